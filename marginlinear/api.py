@@ -13,6 +13,7 @@ from marginlinear import params as P
 from marginlinear.data.arrays import as_rows, is_paged, select_columns, select_rows, select_square, shape_of
 from marginlinear.data.canonical import canonical, merged
 from marginlinear.data.checks import class_factors, labels_with, training_data
+from marginlinear.data.columns import rule_of
 from marginlinear.data.folds import stratified_folds
 from marginlinear.data.kernels import GramCache
 from marginlinear.data.label_sets import LabelSets, are_label_sets, label_sets_of
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Scale,
         TargetsLike,
     )
+    from marginlinear.data.columns import TableRule
     from marginlinear.data.scaling import Scaling
     from marginlinear.problem import Info
     from marginlinear.registry import Method
@@ -74,7 +76,8 @@ def train(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | No
         The values of float64 and float32 CSR and of C-ordered dense arrays are used as they are, read-only memory maps
         included; other types and layouts are converted. Indices and indptr of a CSR are copied, 4 and 8 bytes each,
         unless their memory is read-only, so that nobody can change them during the fit. Of a data frame, of pandas,
-        polars or pyarrow, the columns are numbers or bools. Also what `libsvm.read_libsvm` returns. With
+        polars or pyarrow, the columns are numbers or bools, and the model keeps their names. Also what
+        `libsvm.read_libsvm` returns. With
         kernel="precomputed" the symmetric matrix of the kernel's values, of shape (m, m). Or a `Store`, whose rows
         stay on disk.
     y : array of shape (m,), optional with a Store
@@ -205,6 +208,7 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
         if start is not None:
             raise ValueError("start and resume_from are both given: a fit begins at one of them")
         start = read_checkpoint(P.check_path("resume_from", resume_from))
+    table = rule_of(X)
     X, read = paged(X, memory, sweeps_per_load), 0
     if is_paged(X):
         fitting.require_stores(method, values.get("kernel"))
@@ -226,7 +230,8 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
     sample, labels, found, sets = once(shared, "data", lambda: checked_data(
         method, X, y, classes, class_weight, sample_weight, given, overwrite_rows))
     fitting.require_features(width, values, run_values)
-    fit = ModelFit(labels, method, values, run_values, found, width, around["scale"], sets)
+    table = None if given or table is None or table.n_features != width else table
+    fit = ModelFit(labels, table, method, values, run_values, found, width, around["scale"], sets)
     own = folded = None
     if method.classifies:
         own = (calibration.of_scores(method, values, len(found), len(labels)) if sets is None
@@ -369,9 +374,9 @@ class ModelFit(fitting.Fit):
     labels: Any
     classes: Any
 
-    def __init__(self, labels: AnyArray | None, *fit: Any) -> None:
+    def __init__(self, labels: AnyArray | None, table: TableRule | None, *fit: Any) -> None:
         super().__init__(*fit)
-        self.labels = labels
+        self.labels, self.table = labels, table
 
     def model(self, sample: Sample, start: Any = None, progress: Any = None, cancel: Event | None = None,
               threads: int | None = None, shared: Shared | None = None, overwrite_rows: bool = False,
@@ -383,7 +388,7 @@ class ModelFit(fitting.Fit):
         def made(fitted: fitting.Fitted) -> Model:
             if kernel is not None:
                 return kernel_model(kernel, X, fitted, self.labels, sample.kept, known, n_features=self.width,
-                                    scaling=scaling)
+                                    scaling=scaling, table=self.table)
             lowered: FloatArray | float = 0.0
             rest = scaling
             if known is not None:
@@ -394,7 +399,7 @@ class ModelFit(fitting.Fit):
                 weights, bias = scaling.folded(np.asarray(fitted.weights), fitted.bias)
                 fitted, rest = fitted._replace(weights=weights, bias=bias), None
             kind = RegressionModel if self.labels is None else Model if known is None else MultiLabelModel
-            model = kind(**fitted._asdict(), scaling=rest)
+            model = kind(**fitted._asdict(), scaling=rest, table=self.table)
             if np.any(lowered):
                 model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
             return model

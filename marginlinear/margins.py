@@ -241,7 +241,7 @@ def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: A
     sample_weight : array of shape (m,), optional
         Weight of each row, finite and >= 0. A weight of 2 is a row given twice, one of 0 a row left out.
     feature_names : sequence of str, optional
-        One for each of the model's features.
+        One for each of the model's features. Default: those that it keeps, if it does.
     n_top : int
         Positive, and negative, weights told of each column, default 10.
     n_lowest : int
@@ -272,7 +272,7 @@ def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: A
         check_count(name, value)
     auc = P.check_flag("auc", auc)
     linear = getattr(model, "kernel", None) is None
-    check_names(model, feature_names)
+    feature_names = checked_names(model, feature_names)
     model.require_features(X)
     require_unmasked(X, y)
     X = X if is_stored(X) else held(X)
@@ -412,16 +412,17 @@ def check_count(name: str, value: object) -> None:
         raise ValueError(f"{name} = {value!r} is not allowed: give an integer in [0, inf)")
 
 
-def check_names(model: Model, names: Any) -> None:
-    """ValueError for feature names that the model has no use for."""
+def checked_names(model: Model, names: Any) -> Any:
+    """The feature names that are given, or those that a linear model keeps; ValueError where it has no use for them."""
     if names is None:
-        return
+        return model.feature_names if getattr(model, "kernel", None) is None else None
     if getattr(model, "kernel", None) is not None:
         raise ValueError("feature_names: a kernel model has no weights of features to be named")
     if isinstance(names, (str, bytes)) or not hasattr(names, "__len__") or not all(isinstance(n, str) for n in names):
         raise P.refusal("feature_names", names, "a list of str, one for each feature")
     if len(names) != model.n_features:
         raise ValueError(f"feature_names has {len(names)} names, the model {model.n_features} features")
+    return names
 
 
 def _root(square: float) -> float | None:

@@ -10,8 +10,19 @@ from marginlinear import calibration, fitting
 from marginlinear import params as P
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.data import one_against_one
-from marginlinear.data.arrays import CSR, as_rows, held, is_compressed, is_stored, row_blocks, row_count, shape_of
+from marginlinear.data.arrays import (
+    CSR,
+    as_rows,
+    held,
+    is_compressed,
+    is_frame,
+    is_stored,
+    row_blocks,
+    row_count,
+    shape_of,
+)
 from marginlinear.data.checks import places_in
+from marginlinear.data.columns import rule_of
 from marginlinear.data.kernels import constant_of
 from marginlinear.data.label_sets import LabelSets
 from marginlinear.data.labels import labels_of
@@ -35,6 +46,7 @@ if TYPE_CHECKING:
         MatrixLike,
     )
     from marginlinear.calibration import Calibration
+    from marginlinear.data.columns import TableRule
     from marginlinear.data.kernels import Kernel
     from marginlinear.data.scaling import Scaling
     from marginlinear.problem import Info
@@ -83,6 +95,11 @@ class Model(Summary, fitting.Linear):
         "maxabs": there it is part of the weights and of the bias.
     calibration : marginlinear.calibration.Calibration or None
         How scores become probabilities.
+    table : marginlinear.data.columns.TableRule or None
+        How columns of a table, whose names and words it keeps, became the features: of a data frame, CSV, TSV, Parquet
+        or a store of such. None of other data.
+    feature_names : list of str or None
+        Their names: of a column, or `column=word`. None without, and where words are hashed.
     multilabel : bool
         Whether a row may have any number of the classes: True of a `MultiLabelModel`.
     """
@@ -92,7 +109,7 @@ class Model(Summary, fitting.Linear):
     def __init__(self, weights: ArrayLike, classes: ArrayLike | None, *, bias: float = -1.0,
                  codes: ArrayLike | str | None = None, solver: str = "", params: Mapping[str, Any] | None = None,
                  info: Info | None = None, state: object = None, scaling: Scaling | None = None,
-                 calibration: Calibration | None = None) -> None:
+                 calibration: Calibration | None = None, table: TableRule | None = None) -> None:
         self.weights: FloatArray = np.ascontiguousarray(weights, dtype=np.float64)
         # Or Any: who uses labels, or how the fit went, knows that they are there.
         self.classes: AnyArray | Any = None if classes is None else np.asarray(classes)
@@ -102,6 +119,7 @@ class Model(Summary, fitting.Linear):
         self.info: Info | Any = info
         self.scaling: Scaling | None = scaling
         self.calibration: Calibration | Any = calibration
+        self.table: TableRule | None = table
         self._state = state
         self._codes: Any = self._checked_codes(codes)
 
@@ -161,6 +179,10 @@ class Model(Summary, fitting.Linear):
     @property
     def _one_against_one(self) -> bool:
         return isinstance(self._codes, str)
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        return None if self.table is None or self.table.hashed is not None else list(self.table.features)
 
     @property
     def coef(self) -> FloatArray:
@@ -310,6 +332,10 @@ class Model(Summary, fitting.Linear):
         if not is_compressed(X) and (width := shape_of(X)[1]) != self.n_features:
             raise ValueError(f"X has {width} features, the model {self.n_features}: give the columns that it was "
                              "trained on; a file's are load_libsvm(path, n_features=model.n_features)")
+        other = rule_of(X) if is_frame(X) and self.feature_names is not None else None
+        if other is not None and list(other.features) != self.feature_names:
+            raise ValueError("X: its columns are not those that the model was trained on, or in another order: give "
+                             "X[model.feature_names], or an array of numbers")
 
     def _by_blocks(self, X: Any, size: int, function: Callable[[Any], AnyArray]) -> AnyArray:
         """function(block) of at most `size` rows at a time, one after the other."""

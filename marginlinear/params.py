@@ -274,8 +274,13 @@ SWEEPS_PER_LOAD = Param("sweeps_per_load", int, None, "of training on a store: s
 # What `train` does to the rows before a fit, and with the scores after it.
 AROUND = (SCALE, PROBABILITY, MEMORY, SWEEPS_PER_LOAD)
 
-# What columns of Parquet and Arrow become in a store.
-LABEL = Param("label", str, "label", "of Parquet and Arrow: the column of the labels", metavar="NAME")
+# What columns of tables become: of CSV and TSV, and of Parquet and Arrow, in memory or in a store.
+LABEL = Param("label", str, "label", "of CSV, TSV and Parquet: the column of the labels", metavar="NAME")
+CATEGORIES = Param("categories", str, None, "of CSV and TSV: columns of words, with commas between; each becomes a "
+                   "feature for each of its words. In Parquet they have types, whole numbers may be stated",
+                   metavar="A,B,...")
+LEAVE_OUT = Param("leave_out", str, None, "of CSV, TSV and Parquet: columns that are no features, with commas between",
+                  metavar="A,B,...")
 CATEGORICAL = Param("categorical", str, "onehot", "of Parquet and Arrow: what columns of words become; onehot: a "
                     "feature for each value; hash: one of 2^bits features, by a hash of column and value",
                     choices=("onehot", "hash"))

@@ -20,7 +20,7 @@ from marginlinear.margins import (
     Feature,
     MarginStatistics,
     check_count,
-    check_names,
+    checked_names,
     smallest,
     statistics_dict,
     strongest,
@@ -131,7 +131,7 @@ def residual_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight:
         raise P.refusal("model", model, "a RegressionModel, as train returns it of l1svr, l2svr or nusvr", TypeError)
     for name, value in (("n_top", n_top), ("n_largest", n_largest)):
         check_count(name, value)
-    check_names(model, feature_names)
+    feature_names = checked_names(model, feature_names)
     model.require_features(X)
     require_unmasked(X, y)
     X = X if is_stored(X) else held(X)

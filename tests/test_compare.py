@@ -401,14 +401,14 @@ def test_csv(tmp_path):
     path = tmp_path / "d.csv"
     path.write_text("\ufeffage, town,kind\n1,Ulm,yes\n2.5,Bonn,no\n-3,Ulm,yes\n", encoding="utf-8")
     table = read_csv(str(path), "kind", ["town"])
-    assert table.names == ["age", "town=Bonn", "town=Ulm"] and table.y.tolist() == ["yes", "no", "yes"]
-    assert table.X.tolist() == [[1, 0, 1], [2.5, 1, 0], [-3, 0, 1]]
+    assert table.rule.features == ("age", "town=Ulm", "town=Bonn") and table.y.tolist() == ["yes", "no", "yes"]
+    assert table.X.tolist() == [[1, 1, 0], [2.5, 0, 1], [-3, 1, 0]]
     assert read_csv(str(path), "age", ["town", "kind"]).y.tolist() == [1, 2.5, -3]
     part = read_csv(str(path), "kind", leave_out=["town"])
-    assert part.names == ["age"] and part.left_out == {"town": ("Ulm", "Bonn", "Ulm")}
+    assert part.rule.features == ("age",) and part.left_out == {"town": ("Ulm", "Bonn", "Ulm")}
     other = tmp_path / "e.csv"
     other.write_text("town,age,kind\nHof,7,no\n")
-    assert read_csv(str(other), "kind", like=table.columns).X.tolist() == [[7, 0, 0]]
+    assert read_csv(str(other), "kind", like=table.rule).X.tolist() == [[7, 0, 0]]
     for text, message in [("", ":1:1: the file is empty"), ("a,a\n1,2\n", "two columns are called 'a'"),
                           ("a,b\n1,2\n", "there is no column 'kind'"), ("a,kind\n1\n", ":2:1: 1 cells: 2 are needed"),
                           ("a,kind\n,1\n", "the cell is empty"), ("a,kind\nx,1\n", "'x' is no finite number"),

@@ -14,6 +14,7 @@ from marginlinear import options, params, registry
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import cluster
 from marginlinear.cli.command import command
+from marginlinear.cli.data import names_in
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
 from marginlinear.compare.parameters import (
@@ -32,6 +33,7 @@ from marginlinear.compare.parameters import (
 )
 from marginlinear.compare.protocols import get
 from marginlinear.compare.specs import parse_spec
+from marginlinear.data.reading import PACKED, SEPARATORS
 from marginlinear.options import CommandLine, UsageError
 from marginlinear.params import Param
 
@@ -51,16 +53,11 @@ GIVEN = Param("given_test", bool, False, "where there is a file NAME.t it is the
               "splits; the interval is one of resamples of its rows", brief="NAME.t is the test part of NAME")
 GROUPS = Param("groups", str, None, "a word for each row, one a line, or of CSV a column: rows of one group are in one "
                "part, and in one fold", metavar="FILE")
-LEAVE_OUT = Param("leave_out", str, None, "of CSV: columns that are no features, with commas between",
-                  metavar="A,B,...")
 METRIC = Param("metric", str, None, "what is measured on the test parts, with commas between: accuracy (the default), "
                "balanced, f1_macro, auc, top3, top5, top10, log_loss, brier, aurc; of numbers mse (the default), mae, "
                "r2", metavar="NAMES", brief="accuracy, f1_macro, auc, log_loss, ...")
 SELECT = Param("select", str, None, "the metric by which parameters are chosen (default: the first that needs no "
                "probabilities)", metavar="NAME")
-LABEL = Param("label", str, "label", "of CSV: the column of the labels", metavar="NAME")
-CATEGORIES = Param("categories", str, None, "of CSV: columns of words, with commas between; each becomes a feature for "
-                   "each of its words", metavar="A,B,...")
 KEEP = Param("keep_uncertified", bool, False, "let fits without a certificate within their tolerance count in means "
              "and tests; else they are left out, and how many there are is told")
 MARGINS = Param("margins", bool, False, "keep quantiles of the margins of the test rows, which margin-plot compared "
@@ -85,8 +82,12 @@ FIGURES = Param("published", str, "docs/evidence/papers", "of --protocol: the fo
 PAPERS = (PROTOCOL, FOLDER, SETS, FIGURES)
 DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, GIVEN, GROUPS, LABEL_NOISE, FOLDS, SEED)
 JUDGING = (METRIC, SELECT, LEVEL, ROPE, KEEP, MARGINS)
+TABLE = (params.LABEL._replace(help="of CSV and TSV: the column of the labels"),
+         params.CATEGORIES._replace(help="of CSV and TSV: columns of words, with commas between; each becomes a "
+                                    "feature for each of its words"),
+         params.LEAVE_OUT._replace(help="of CSV and TSV: columns that are no features, with commas between"))
 DATA = (params.SCALE._replace(help="scale the rows, as the training part says how: range, maxabs or unit, as in "
-                              "margin-train", brief="scale the rows"), LABEL, CATEGORIES, LEAVE_OUT, options.ZERO_BASED)
+                              "margin-train", brief="scale the rows"), *TABLE, options.ZERO_BASED)
 CLUSTER = cluster.CLUSTER._replace(help="run trials on this Dask cluster, as in tcp://host:8786; local:N starts N "
                                    "processes here. The files have to be there for all workers under their names")
 SCHEDULER_FILE = cluster.SCHEDULER_FILE._replace(help=cluster.SCHEDULER_FILE.help.replace("train", "run trials"))
@@ -99,7 +100,7 @@ OPTIONS = {"methods": (METHODS, GRID), "splits": DESIGN, "measures and tests": J
            "of all methods that have them":
            (*RUN, params.FREE_BIAS, params.MULTICLASS, *params.KERNELS),
            "tables of papers": PAPERS, "work and output": WORK}
-COMMON = (METHODS, GRID, SPLITS, TEST_SIZE, OUTER_FOLDS, GIVEN, METRIC, DATA[0], LABEL, OUTPUT, JOURNAL, RESUME,
+COMMON = (METHODS, GRID, SPLITS, TEST_SIZE, OUTER_FOLDS, GIVEN, METRIC, DATA[0], TABLE[0], OUTPUT, JOURNAL, RESUME,
           THREADS, options.QUIET)
 BAR = 20
 LIST = "list"
@@ -125,7 +126,7 @@ is Markdown, on standard output.
 
 Every parameter of margin-train is taken, as --mu 0, and then does not vary.
 
-Files are LIBSVM text, or CSV with a header where the name ends in .csv; .gz, .bz2 and .xz are unpacked. Results that
+Files are LIBSVM text, or CSV or TSV with a header where the name ends so; .gz, .bz2 and .xz are unpacked. Results that
 -o has written as .json are reported again, those of several files together, by --level, --rope and --keep-uncertified.
 """
 
@@ -216,12 +217,12 @@ class Comparing:
                 raise UsageError(f"{param.flag} is of random splits: leave it out with {OUTER_FOLDS.flag}")
         if line.given(REPEATS) and not line.given(OUTER_FOLDS):
             raise UsageError(f"{REPEATS.flag} is of outer folds: give {OUTER_FOLDS.flag} too")
-        self.judging = {"metric": _names(line.value(METRIC)), "select": line.value(SELECT), "level": line.value(LEVEL),
-                        "rope": line.value(ROPE), "certified_only": not line.value(KEEP),
+        self.judging = {"metric": names_in(line.value(METRIC)), "select": line.value(SELECT),
+                        "level": line.value(LEVEL), "rope": line.value(ROPE), "certified_only": not line.value(KEEP),
                         "margins": line.value(MARGINS)}
         self.scale = line.value(params.SCALE)
-        self.reading = {"label": line.value(LABEL), "categories": _names(line.value(CATEGORIES)),
-                        "leave_out": _names(line.value(LEAVE_OUT)),
+        self.reading = {"label": line.value(params.LABEL), "categories": names_in(line.value(params.CATEGORIES)),
+                        "leave_out": names_in(line.value(params.LEAVE_OUT)),
                         "zero_based": line.value(options.ZERO_BASED), "groups": line.value(GROUPS)}
         self.given = line.value(GIVEN)
         self.files = self._files(line.files)
@@ -358,8 +359,8 @@ class Reproducing(Comparing):
                              f"others, give {used.flag}")
         self.asked = {
             "published": line.value(FIGURES), "repetitions": line.value(used) if line.given(used) else None,
-            "sets": _names(line.value(SETS)) or None,
-            "methods": [name for text in line.values(METHODS) for name in _names(text)] or None,
+            "sets": names_in(line.value(SETS)) or None,
+            "methods": [name for text in line.values(METHODS) for name in names_in(text)] or None,
             "grids": dict(_grid(text) for text in line.values(GRID)), "margins": line.value(MARGINS)}
         self.folder = line.value(FOLDER)
         self._settle(line, [])
@@ -416,7 +417,7 @@ def _nowhere() -> Iterator[None]:
 def test_of(path: str) -> str:
     """The file of the test part that came with a set: NAME.t of NAME, before what says of what kind it is."""
     kind = ""
-    for ending in (".gz", ".bz2", ".xz", ".zst", ".csv"):
+    for ending in (*PACKED, *SEPARATORS):
         if path.endswith(ending):
             path, kind = path.removesuffix(ending), ending + kind
     return f"{path}.t{kind}"
@@ -438,10 +439,6 @@ def _grid(text: str) -> tuple[str, str]:
     if not colon or "=" not in grid or "=" in label:
         raise UsageError(f"{GRID.flag} {text}: give METHOD:NAME=VALUES, such as odm:C=1,10")
     return label.strip(), grid
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return () if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _shown(value: float | None) -> str:

@@ -7,39 +7,72 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from marginlinear import params
 from marginlinear.cli.output import Failure, opening, warn
+from marginlinear.data.reading import separator_of
 from marginlinear.errors import DataError
-from marginlinear.options import UsageError
-from marginlinear.params import COLUMNS, LABEL, Param
+from marginlinear.options import ZERO_BASED, UsageError
+from marginlinear.params import COLUMNS, Param
+from marginlinear.threads import default_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from marginlinear.cli.output import StatusLine
+    from marginlinear.data.columns import TableRule, Unknown
     from marginlinear.model import Model
     from marginlinear.options import CommandLine
     from marginlinear.store import Store
 
 LIKE = Param("like", str, None, "of Parquet: a store that was made of Parquet, as that of the training set, by whose "
              "rule the columns become features", metavar="STORE")
+# What the commands that predict take of tables.
+OF_TABLES = (LIKE._replace(help=f"{LIKE.help} (default: by that which the model keeps)"),
+             params.LABEL._replace(default=None, help=f"{params.LABEL.help} (default: that of the training set)"))
+OF_NAMES = "it is for a file whose name ends in .csv, .tsv or .parquet, or a folder of Parquet"
 LISTED = 20  # labels that a line names at most
 BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's calls cost is little beside them
 
 
-def read_data(path: str, status: StatusLine, like: str | None = None, label: str | None = None, **options: Any) -> Any:
-    """What `read_libsvm` returns for `path`, with progress on the status line; of a store, or of Parquet that becomes
-    one `like` another, the Store."""
-    from marginlinear.libsvm import read_libsvm
+def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories: Sequence[str] = (),
+              leave_out: Sequence[str] = (), categorical: str | None = None, hash_bits: int | None = None,
+              model: Model | None = None, like: str | None = None, label: str | None = None, **options: Any) -> Any:
+    """What `read_libsvm` returns for `path`, with progress on the status line; of a store, the Store.
 
+    Of a table what columns become is said by its values of params, `like` a store, or as `model` keeps it.
+    """
+    progress = progress_of(f"reading {path}", status)
     if is_store(path):
         from marginlinear.store import Store
 
         return Store(path)
-    if is_parquet(path):
-        return temporary_store(path, status, like, label, options["zero_based"], options["threads"])
+    if not is_table(path):
+        from marginlinear.libsvm import read_libsvm
+
+        with opening("open input file", path):
+            return read_libsvm(path, progress=progress, narrow=narrow, **options)
+    from marginlinear.data.columns import TableData, TableRule, table_rows
+
+    rule = None if model is None and like is None else rule_for(path, model, like)
+    label, dtype = label_for(label, rule), options.get("dtype", "float64")
+    unknown: Unknown = {}
+    found: Any
     with opening("open input file", path):
-        return read_libsvm(path, progress=progress_of(f"reading {path}", status), **options)
+        if not is_parquet(path):
+            found = table_rows(path, label, categories, leave_out, rule, text_labels=options.get("text_labels"),
+                               dtype=dtype, narrow=narrow, progress=progress, unknown=unknown)
+        else:
+            from marginlinear.store.arrow import encoded
+
+            columns = {"label": label, "categorical": categorical, "hash_bits": hash_bits}
+            pairs, meta = encoded(path, columns, rule, dtype, options.get("threads") or default_threads(), progress,
+                                  categories=categories, leave_out=leave_out, unknown=unknown)
+            if meta["features"] is None:
+                raise Failure(f"{path}: its words are too many for a feature each: give {params.CATEGORICAL.flag} hash")
+            found = TableData.of(list(pairs), path, rule or TableRule.of_meta(meta), narrow)
+    warn_of_words(unknown)
+    return found
 
 
 def is_store(path: str) -> bool:
@@ -54,41 +87,67 @@ def is_parquet(path: str) -> bool:
         os.path.isdir(path) and any(name.endswith(".parquet") for name in os.listdir(path)))
 
 
-def parquet_options(line: CommandLine, path: str) -> dict[str, str]:
-    """What is given of LIKE and LABEL for a data file that is predicted; UsageError where they are for another kind, or
-    where Parquet has no store to be like."""
-    given = {param.name: line.value(param) for param in (LIKE, LABEL) if line.given(param)}
-    if is_parquet(path) and "like" not in given:
-        raise UsageError(f"{path}: Parquet becomes the features of the store that the model was trained on: give "
-                         f"{LIKE.flag} STORE")
-    if given and not is_parquet(path):
-        flag = next(param.flag for param in (LIKE, LABEL) if param.name in given)
-        raise UsageError(f"{flag} is of no use with {path}: it is for a file whose name ends in .parquet, or a folder "
-                         "of such")
+def is_table(path: str) -> bool:
+    """Whether a path is CSV, TSV or Parquet: what has columns with names."""
+    return not is_store(path) and (separator_of(path) is not None or is_parquet(path))
+
+
+def names_in(text: str | None) -> tuple[str, ...]:
+    """Names with commas between, in double quotes where they have some."""
+    import csv
+
+    rows = csv.reader([] if text is None else [text], skipinitialspace=True)
+    return tuple(name.strip() for row in rows for name in row if name.strip())
+
+
+def table_options(line: CommandLine, path: str) -> dict[str, str]:
+    """What is given of OF_TABLES for a data file that is predicted; UsageError where they are for another kind."""
+    given = {param.name: line.value(param) for param in OF_TABLES if line.given(param)}
+    if is_table(path):
+        refuse_with_tables(line, path, (ZERO_BASED,))
+    elif given:
+        flag = next(param.flag for param in OF_TABLES if param.name in given)
+        raise UsageError(f"{flag} is of no use with {path}: {OF_NAMES}")
+    if separator_of(path) and LIKE.name in given:
+        raise UsageError(f"{LIKE.flag} is of no use with {path}: it is for Parquet")
     return given
 
 
-def temporary_store(path: str, status: StatusLine, like: str | None, label: str | None, zero_based: bool,
-                    threads: int | None) -> Store:
-    """A Store of Parquet, `like` another one, which is on disk for as long as somebody has it."""
-    import shutil
-    import tempfile
-    import weakref
+def refuse_with_tables(line: CommandLine, path: str, options: Iterable[Param]) -> None:
+    """UsageError where an option is given that is for LIBSVM's text."""
+    for param in options:
+        if line.given(param):
+            raise UsageError(f"{param.flag} is for LIBSVM's text: the columns of {path} have names, leave it out")
 
-    from marginlinear.store import Store
 
-    if like is None:
-        raise Failure(f"{path}: Parquet is read by way of a store: give one, as margin-train --store makes it")
-    folder = tempfile.mkdtemp(prefix="marginlinear-")
-    try:
-        with opening("open input file", path):
-            found = Store.write(path, os.path.join(folder, "rows.store"), label=label, like=Store(like),
-                                zero_based=zero_based, threads=threads, progress=progress_of(f"reading {path}", status))
-    except BaseException:
-        shutil.rmtree(folder)
-        raise
-    weakref.finalize(found, shutil.rmtree, folder)
+def rule_for(path: str, model: Model | None, like: str | None) -> TableRule:
+    """The rule by which the columns of a table become the features of a model, or of the store `like`."""
+    if like is not None:
+        from marginlinear.store import Store
+        from marginlinear.store.writer import rule_in
+
+        return rule_in(Store(like))
+    rule = None if model is None else model.table
+    if rule is None:
+        raise Failure(f"{path}: the model does not know columns by their names: it is one of LIBSVM's text, or of "
+                      f"arrays. Train it on a table, or give LIBSVM's text, or of Parquet {LIKE.flag} STORE")
+    return rule
+
+
+def label_for(label: str | None, rule: TableRule | None) -> str:
+    """The column of the labels: that which is given, or that of the training set."""
+    of_rule = None if rule is None else rule.label
+    found: str = label or of_rule or params.LABEL.default
     return found
+
+
+def warn_of_words(unknown: Unknown) -> None:
+    """Say what words are new, and so are no features."""
+    from marginlinear.data.reading import shown
+
+    for column, (count, word) in unknown.items():
+        warn(f"{count} cells of column {shown(column)} hold words that the training set did not have ({shown(word)} is "
+             "the first): they are no features")
 
 
 def read_store(path: str, folder: str | None, status: StatusLine, like: str | None = None, **options: Any) -> Store:
@@ -113,16 +172,36 @@ def read_store(path: str, folder: str | None, status: StatusLine, like: str | No
         return Store.write(path, place, progress=progress_of(f"writing {place}", status), like=other, **options)
 
 
-def read_blocks(path: str, what: str, status: StatusLine, **options: Any) -> Iterator[Any]:
-    """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done. The same of what
-    `read_data` has as a store."""
-    from marginlinear.libsvm import libsvm_blocks
-
-    if is_store(path) or is_parquet(path):
-        yield from read_data(path, status, **options).parts()
+def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None = None, like: str | None = None,
+                label: str | None = None, **options: Any) -> Iterator[Any]:
+    """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done. The same of a store,
+    and of a table by the rule of `model`, or of the store `like`."""
+    progress = progress_of(what, status)
+    if is_store(path):
+        yield from read_data(path, status).parts()
         return
+    if not is_table(path):
+        from marginlinear.libsvm import libsvm_blocks
+
+        with opening("open input file", path):
+            yield from libsvm_blocks(path, progress=progress, _block_size=BLOCK, **options)
+        return
+    from marginlinear.data.columns import TableData, Unknown, table_blocks
+
+    rule, unknown = rule_for(path, model, like), Unknown()
+    label = label_for(label, rule)
     with opening("open input file", path):
-        yield from libsvm_blocks(path, progress=progress_of(what, status), _block_size=BLOCK, **options)
+        if not is_parquet(path):
+            yield from table_blocks(path, label, rule, text_labels=bool(options.get("text_labels")), progress=progress,
+                                    unknown=unknown)
+        else:
+            from marginlinear.store.arrow import encoded
+
+            pairs, _ = encoded(path, {"label": label}, rule, "float64", options.get("threads") or default_threads(),
+                               progress, unknown=unknown)
+            for pair in pairs:
+                yield TableData.of([pair], path, rule)
+    warn_of_words(unknown)
 
 
 @contextmanager

@@ -6,10 +6,9 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
-from marginlinear import params
 from marginlinear.atomic import replacing
 from marginlinear.cli.command import command
-from marginlinear.cli.data import LIKE, is_store, parquet_options
+from marginlinear.cli.data import OF_TABLES, is_store, table_options
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, settle_blas
 from marginlinear.cli.report import JSON, data_part, model_part, of_margins, of_residuals, text_of
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
     from marginlinear.residuals import ResidualReport
 
 PROGRAM = "margin-inspect"
-NAMES = Param("names", str, None, "names of the features, one a line, as many as the model has features",
-              metavar="FILE")
+NAMES = Param("names", str, None, "names of the features, one a line, as many as the model has features (default: "
+              "those that it keeps)", metavar="FILE")
 TOP = Param("top", int, 10, "positive, and negative, weights shown of each class", "[0, inf)")
 ROWS = Param("rows", int, 10, "rows of lowest margin, or of largest residual, shown", "[0, inf)")
 CLASSES = Param("classes", int, 30, "classes shown, with their features; of more those of the lowest F1", "[0, inf)")
 WEIGHTS = Param("weights", str, None, "weights of the rows, one a line", metavar="FILE")
-OPTIONS = (JSON, NAMES, TOP, ROWS, CLASSES, WEIGHTS, ZERO_BASED, LIKE, params.LABEL, THREADS,
+OPTIONS = (JSON, NAMES, TOP, ROWS, CLASSES, WEIGHTS, ZERO_BASED, *OF_TABLES, THREADS,
            QUIET._replace(help="no progress; warnings stay"))
 WIDTH = 100
 # Characters up to which a line of the confusion matrix is shown; where it is longer, only so many of the errors.
@@ -50,7 +49,8 @@ its errors, the distribution of the residuals, the features, and the rows of lar
 in it, once all of it has been compared with what was written.
 
 The model_file is of margin-train, of LIBLINEAR's train or LIBSVM's svm-train; the data_file is LIBSVM text ('-':
-standard input; .gz, .bz2 and .xz are unpacked). Rows are counted from 1; blank lines and comments are none.
+standard input), a table whose columns have the names that the model keeps (.csv, .tsv, .parquet), packed or not (.gz,
+.bz2, .xz), or a store. Rows are counted from 1; blank lines, comments and headers are none.
 """
 MARGINS = {"score": "score of the label less the largest other", "sign": "y f(x), y = +1 for {}, -1 for {}",
            "votes": "votes for the label less those for the best other class"}
@@ -66,7 +66,7 @@ def work(line: CommandLine) -> int:
         return inspect_store(line.files[0], line.value(JSON))
     model_path, data_path = _files(line.files)
     names_path, weights_path = line.value(NAMES), line.value(WEIGHTS)
-    columns = parquet_options(line, data_path)
+    columns = table_options(line, data_path)
     top, rows, classes, threads = (line.value(param) for param in (TOP, ROWS, CLASSES, THREADS))
     require_apart([("model_file", model_path), ("data_file", data_path), (NAMES.flag, names_path),
                    (WEIGHTS.flag, weights_path)], [("report", "-")])
@@ -92,7 +92,7 @@ def work(line: CommandLine) -> int:
             raise Failure(f"--names {names_path}: a kernel model has no weights of features to be named")
         names = read_names(names_path, model.n_features)
     with StatusLine(line.value(QUIET)) as status:
-        data = read_data(data_path, status, zero_based=zero_based, threads=threads, multilabel=False,
+        data = read_data(data_path, status, model=model, zero_based=zero_based, threads=threads, multilabel=False,
                          text_labels=model.classes is not None and model.classes.dtype.kind == "U", **columns)
         weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
         extra = count_extra(data, model)

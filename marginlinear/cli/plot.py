@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.command import command
+from marginlinear.cli.data import OF_TABLES, table_options
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.manual import Section
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas
@@ -41,7 +42,7 @@ METRIC = Param("metric", str, None, "the metric (default: the comparison's first
 SET = Param("set", str, None, "the set (default: the comparison's first)", metavar="NAME")
 QUANTILE = Param("quantile", bool, False, "bins of about equally many rows, in place of equal width")
 GENERAL = (OUTPUT, TITLE, DPI, QUIET._replace(help="no progress; warnings stay"))
-DATA = (LABELS, ZERO_BASED, THREADS)
+DATA = (LABELS, ZERO_BASED, *OF_TABLES, THREADS)
 # Word -> what it draws, its files, its options.
 KINDS = {
     "margins": ("cumulative distribution of margins, or of residuals, of models", "data_file model_file ...",
@@ -114,6 +115,8 @@ class Picture:
                 f".{self.format} is not known" if self.format else "without an ending the format is not known")
             raise UsageError(f"-o {self.output}: {what}: give a name that ends in .png, .svg or .pdf")
         self._check_files()
+        wanted = KINDS[self.kind][1].split()
+        self.columns = table_options(line, self.files[0]) if wanted[0] == "data_file" else {}
         typed = self.values["labels"]
         drawn = self.files if self.kind == "convergence" else self.files[1:]
         self.labels = [_stem(path) for path in drawn] if typed is None else typed.split(",")
@@ -217,18 +220,27 @@ class Picture:
         """Yield (path, name for the legend, model, data, numbers of the rows whose label it knows) of each model."""
         import numpy as np
 
-        from marginlinear.cli.data import count_extra, read_data, read_model, warn_of_extra, warn_of_unknown
+        from marginlinear.cli.data import (
+            count_extra,
+            is_table,
+            read_data,
+            read_model,
+            warn_of_extra,
+            warn_of_unknown,
+        )
 
         path, *model_paths = self.files
         models = [read_model(model_path) for model_path in model_paths]
         if len({model.classes is None for model in models}) > 1:
             raise Failure(f"{', '.join(model_paths)}: some are regressions, some have classes: draw them apart")
+        if is_table(path) and any(model.table != models[0].table for model in models):
+            raise Failure(f"{', '.join(model_paths)}: their features are of different columns: draw them apart")
         words = {model.classes is not None and model.classes.dtype.kind == "U" for model in models}
         if len(words) > 1:
             raise Failure(f"{', '.join(model_paths)}: some have words as labels, some numbers")
         with StatusLine(self.values["quiet"]) as status:
-            data = read_data(path, status, zero_based=self.values["zero_based"], threads=self.values["threads"],
-                             text_labels=words.pop(), multilabel=False)
+            data = read_data(path, status, model=models[0], **self.columns, zero_based=self.values["zero_based"],
+                             threads=self.values["threads"], text_labels=words.pop(), multilabel=False)
         for model_path, name, model in zip(model_paths, self.labels, models, strict=True):
             warn_of_extra(count_extra(data, model), model.n_features)
             if model.classes is None:

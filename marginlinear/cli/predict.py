@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from marginlinear import params
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.command import command
-from marginlinear.cli.data import LIKE, is_parquet, is_store, parquet_options
+from marginlinear.cli.data import OF_TABLES, is_store, is_table, table_options
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
 from marginlinear.cli.report import JSON, data_part, model_part, of_agreement, of_labels, of_numbers, text_of
@@ -34,7 +34,7 @@ MARGINS = Param("margins", bool, False, "at the end of each line the margin: the
                 "nan if the model lacks the label")
 AS_JSON = JSON._replace(help=f"{JSON.help}; without an output_file no predictions are written. It holds the scores of "
                         "all rows, for the area under the ROC curve")
-OPTIONS = (SCORES, MARGINS, AS_JSON, ZERO_BASED, LIKE, params.LABEL, THREADS, params.PREDICTED_PROBABILITY, QUIET)
+OPTIONS = (SCORES, MARGINS, AS_JSON, ZERO_BASED, *OF_TABLES, THREADS, params.PREDICTED_PROBABILITY, QUIET)
 BLOCK = 1 << 21  # scores held at a time
 
 USAGE = """\
@@ -47,7 +47,8 @@ probabilities, scores, the margin. The labels of a multi-label model have commas
 lines go to standard output, and the accuracy to standard error.
 
 The model_file is of margin-train, of LIBLINEAR's train or LIBSVM's svm-train; the test_file is LIBSVM text ('-':
-standard input; .gz, .bz2 and .xz are unpacked), a store, or Parquet.
+standard input), a table whose columns have the names that the model keeps (.csv, .tsv, .parquet), packed or not (.gz,
+.bz2, .xz), or a store.
 """
 
 
@@ -60,7 +61,7 @@ def work(line: CommandLine) -> int:
     added = Added(line.value(params.PREDICTED_PROBABILITY), line.value(SCORES), line.value(MARGINS))
     test, model_path, output = _files(line.files)
     threads = line.value(THREADS)
-    columns = parquet_options(line, test)
+    columns = table_options(line, test)
     as_json = line.value(AS_JSON)
     quiet = line.value(QUIET) or as_json
     settle_blas()
@@ -80,7 +81,7 @@ def work(line: CommandLine) -> int:
                       f"leave out {(SCORES if added.scores else MARGINS).flag}")
     if model.multilabel and added.margins:
         raise Failure(f"{model_path}: the model is multi-label: a row has no one margin: leave out {MARGINS.flag}")
-    how = {"zero_based": line.value(ZERO_BASED), "threads": threads,
+    how = {"model": model, "zero_based": line.value(ZERO_BASED), "threads": threads,
            "text_labels": not regression and model.classes.dtype.kind == "U",
            "multilabel": model.multilabel, **columns}
     m = n_values = n_features = 0
@@ -89,7 +90,7 @@ def work(line: CommandLine) -> int:
     with nullcontext() if as_json and not output else replacing(output or "-") as stream, StatusLine(silent) as status:
         # A kernel's support vectors meet all rows at once: what is done to them is done once. A store may not fit.
         whole = getattr(model, "kernel", None) is not None and not (
-            is_store(test) or is_parquet(test))
+            is_store(test) or is_table(test))
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
         kind = NumberPredictor if regression else LabelSetPredictor if model.multilabel else Predictor
         predictor: Any = kind(model, threads, added, _nowhere if stream is None else stream.write, as_json)

@@ -120,10 +120,13 @@ class Work:
 
     def _scaling(self) -> tuple[Scaling, Scaling | None, IntArray | None]:
         """(Scaling of the features, that of the labels or None, the features that it is of; None: all of the data)."""
-        from marginlinear.cli.data import is_store, located
+        from marginlinear.cli.data import is_store, is_table, located
         from marginlinear.data.scaling import RANGE, Extremes, Scaling, maxabs
         from marginlinear.data.scaling import UNIT as ROWS
 
+        if is_table(self.path):
+            raise Failure(f"{self.path}: a table is scaled as it is trained on, and names stay in the model: give "
+                          "margin-train --scale")
         if is_store(self.path):
             raise Failure(f"{self.path}: a store is scaled as it is trained on: give margin-train --scale, or the file "
                           "that the store was made of")

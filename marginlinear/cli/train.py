@@ -13,7 +13,19 @@ from marginlinear import options, params, registry
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import cluster, output
 from marginlinear.cli.command import command
-from marginlinear.cli.data import LIKE, is_parquet, is_store, located, read_data, read_store, read_weights
+from marginlinear.cli.data import (
+    LIKE,
+    OF_NAMES,
+    is_parquet,
+    is_store,
+    is_table,
+    located,
+    names_in,
+    read_data,
+    read_store,
+    read_weights,
+    refuse_with_tables,
+)
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.manual import Section
 from marginlinear.cli.output import (
@@ -74,9 +86,9 @@ VERBOSE = Param("verbose", bool, False, "tell the data's size and every check of
                 brief="tell of every check, on stderr")
 LOG = Param("log", str, None, "write one JSON object for each check, and one for the result; of cross-validation and "
             "search one for each fit", metavar="FILE", brief="write each check as a line of JSON")
-STORE = Param("store", str, None, "make a store of the data, which may be a .parquet file or a folder of such, in this "
-              "folder, or use the one that is there, and go over its rows on disk: for data larger than memory, with "
-              "--memory", metavar="DIR", brief="go over rows on disk, of data beyond memory")
+STORE = Param("store", str, None, "make a store of the data, LIBSVM's text or Parquet, in this folder, or use the one "
+              "that is there, and go over its rows on disk: for data larger than memory, with --memory", metavar="DIR",
+              brief="go over rows on disk, of data beyond memory")
 NO_ADVICE = Param("no_advice", bool, False, "no notes on which of the defaults mattered: features that are not scaled, "
                   "classes that are unbalanced, a best C at the edge of the grid")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
@@ -84,6 +96,7 @@ GROUPS = Param("groups", str, None, "of cross-validation: the group of each row,
                "those of one patient, are in one fold", metavar="FILE")
 FOLD_FILE = Param("fold_file", str, None, "cross-validation by these folds in place of -v: the number of each row's, one "
                   "a line, from 0 or 1 without gaps", metavar="FILE")
+COLUMNS = (params.LABEL, params.CATEGORIES, params.LEAVE_OUT, params.CATEGORICAL, params.HASH_BITS, LIKE)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
@@ -103,7 +116,7 @@ OPTIONS = {
                           params.MAX_ITER, params.TIME_LIMIT, params.SEED),
     "selection": (params.CROSS_VALIDATION, params.SEARCH, GRID, GROUPS, FOLD_FILE, params.METRIC, REFIT, TABLE),
     "data": (options.ZERO_BASED, options.TEXT_LABELS, options.MULTILABEL, params.SCALE, FLOAT32, STORE, params.MEMORY,
-             params.SWEEPS_PER_LOAD, *params.COLUMNS, LIKE),
+             params.SWEEPS_PER_LOAD, *COLUMNS),
     "cluster": cluster.OPTIONS,
     "output": (params.PROBABILITY, CHECKPOINT, RESUME, JSON, LOG, VERBOSE, options.QUIET, NO_ADVICE, STRICT,
                params.THREADS),
@@ -119,8 +132,8 @@ usage: margin-train [options] training_set_file [model_file]
 
 Train a linear or kernel model on a LIBSVM text file and write a model file.
 
-The model is of classes, or a linear one of numbers. The training_set_file may be '-', standard input; .gz, .bz2 and
-.xz are unpacked. The model_file is one that margin-predict and LIBLINEAR's predict or LIBSVM's svm-predict read. Unless
+The model is of classes, or a linear one of numbers. The training_set_file may be '-', standard input, or a table
+whose columns have names (.csv, .tsv, .parquet); .gz, .bz2 and .xz are unpacked. The model_file is one that margin-predict and LIBLINEAR's predict or LIBSVM's svm-predict read. Unless
 named ('-': standard output) it is called <training_set_file>.model, in the current folder.
 """
 FIRST = """\
@@ -253,24 +266,34 @@ class Training:
                              "rows are; train on a part of them, and let margin-predict count the others that are 1")
 
     def _columns(self, line: CommandLine) -> dict[str, Any]:
-        """What is given of params.COLUMNS and LIKE; UsageError where there is no Parquet, or no store for it to become.
-        """
-        given = {p.name: line.value(p) for p in (*params.COLUMNS, LIKE) if line.given(p)}
-        if is_parquet(self.path):
-            if not self.store:
-                raise UsageError(f"{self.path}: a Parquet file becomes a store: give {STORE.flag} DIR")
-            for param in (params.CATEGORICAL, params.HASH_BITS):
-                if LIKE.name in given and param.name in given:
-                    raise UsageError(f"{param.flag} is of no use with {LIKE.flag}: its store has a rule for columns")
-            try:
-                params.resolve(params.COLUMNS, given)
-            except ValueError as error:
-                raise UsageError(error) from None
-        elif given:
-            flag = next(p.flag for p in (*params.COLUMNS, LIKE) if p.name in given)
-            raise UsageError(f"{flag} is of no use with {_shown(self.path)}: it is for a file whose name ends in "
-                             ".parquet, or a folder of such")
-        return given
+        """What is given of COLUMNS; UsageError for what is of no use with the file."""
+        given = {p.name: line.value(p) for p in COLUMNS if line.given(p)}
+        kind = "LIBSVM's text" if not is_table(self.path) else "Parquet" if is_parquet(self.path) else "a table of text"
+        if kind == "LIBSVM's text":
+            if given:
+                flag = next(p.flag for p in COLUMNS if p.name in given)
+                raise UsageError(f"{flag} is of no use with {_shown(self.path)}: {OF_NAMES}")
+            return given
+        if self.cluster:
+            raise UsageError(f"{self.path}: a cluster reads LIBSVM's text: convert the file, or train here")
+        refuse_with_tables(line, self.path, (options.ZERO_BASED, options.MULTILABEL))
+        if kind == "Parquet":
+            refuse_with_tables(line, self.path, (options.TEXT_LABELS,))
+        elif self.store:
+            raise UsageError(f"{self.path}: a store is made of LIBSVM's text or of Parquet: leave out {STORE.flag}, or "
+                             "convert the file")
+        useless = ({p: "a store takes all columns by their types" for p in COLUMNS[1:3] if self.store} if kind ==
+                   "Parquet" else {p: "it is for Parquet" for p in COLUMNS[3:]})
+        if LIKE.name in given:
+            useless |= dict.fromkeys(COLUMNS[1:5], f"the store of {LIKE.flag} has a rule for columns")
+        for param, reason in useless.items():
+            if param.name in given:
+                raise UsageError(f"{param.flag} is of no use with {self.path}: {reason}")
+        try:
+            params.resolve(params.COLUMNS, {p.name: given.get(p.name) for p in params.COLUMNS})
+        except ValueError as error:
+            raise UsageError(error) from None
+        return given | {p.name: names_in(given[p.name]) for p in COLUMNS[1:3] if p.name in given}
 
     def run(self) -> int:
         settle_blas()

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from marginlinear.data.arrays import CSR, held, is_compressed, select_rows, shape_of
+from marginlinear.data.columns import columns_of, read_csv
 from marginlinear.data.labels import targets_of
-from marginlinear.data.reading import place_of
+from marginlinear.data.reading import PACKED, SEPARATORS, place_of, separator_of
 from marginlinear.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 # What a result says of a set.
 TOLD = ("rows", "features", "classes", "test_rows", "sha256")
-PACKED = (".gz", ".bz2", ".xz", ".zst")
 
 
 class Dataset(NamedTuple):
@@ -88,7 +88,7 @@ class Arrays(NamedTuple):
 
 
 class File(NamedTuple):
-    """A set in a file: LIBSVM's text, or CSV where the name ends in .csv, packed or not.
+    """A set in a file: LIBSVM's text, or CSV or TSV where the name ends in .csv or .tsv, packed or not.
 
     Attributes
     ----------
@@ -133,9 +133,7 @@ class File(NamedTuple):
 
     def peek(self) -> None:
         """Raise DataError or OSError now, where the beginning of the file is not that of a set."""
-        if is_csv(self.path):
-            from marginlinear.data.columns import columns_of
-
+        if separator_of(self.path):
             columns_of(self.path, (self.label, *self.categories, *self.leave_out))
             return
         from marginlinear.libsvm import libsvm_blocks
@@ -145,13 +143,11 @@ class File(NamedTuple):
             next(blocks, None)
 
     def _read(self, path: str, regression: bool, first: Any) -> tuple[Any, Any]:
-        if is_csv(path):
-            from marginlinear.data.columns import columns_of, read_csv
-
+        if separator_of(path):
             left_out = self.leave_out
             if self.groups in columns_of(path, ()) and self.groups not in left_out:
                 left_out = (*left_out, self.groups)
-            table = read_csv(path, self.label, self.categories, None if first is None else first.columns, left_out)
+            table = read_csv(path, self.label, self.categories, None if first is None else first.rule, left_out)
             return table, table.y
         from marginlinear.libsvm import read_libsvm
 
@@ -175,15 +171,9 @@ def read_groups(path: str) -> AnyArray:
 def name_of(path: str) -> str:
     """A set's name: that of its file, without what says how it is packed."""
     name = os.path.basename(os.path.normpath(path))
-    for ending in (*PACKED, ".csv"):
+    for ending in (*PACKED, *SEPARATORS):
         name = name.removesuffix(ending)
     return name
-
-
-def is_csv(path: str) -> bool:
-    for ending in PACKED:
-        path = path.removesuffix(ending)
-    return path.lower().endswith(".csv")
 
 
 def dataset(name: str, X: Any, y: Any, regression: bool, test: Any = None, groups: Any = None) -> Dataset:

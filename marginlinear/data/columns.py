@@ -1,45 +1,200 @@
-"""CSV: a header, then rows of numbers, of words in columns that are stated, and labels in the column that is named."""
+"""Columns of a table: what each becomes, the rule that says so, and the rows of CSV and TSV by it.
+
+    numbers    a feature each, in the order of the columns
+    words      after them a feature for each word of a column, in the order of first appearance, column after column: 1
+               where a row has it
+
+Stores, models, and `store.arrow` for Parquet, have the same rule; in theirs words may be hashed, too.
+"""
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import io
-import lzma
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import closing
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from marginlinear.data.reading import shown
+from marginlinear.data.arrays import CSR, as_singles, is_frame
+from marginlinear.data.reading import separator_of, shown
 from marginlinear.errors import DataError
+from marginlinear.libsvm.reader import LibsvmData, Replayed, decompressed, first_bytes, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from marginlinear._typing import AnyArray, FloatArray
+    from marginlinear._typing import AnyArray, FloatArray, Int32Array, RealArray
+    from marginlinear.libsvm.reader import Progress
 
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+# {column: (cells with words that the rule does not know, the first such word)}
+Unknown: TypeAlias = dict[str, tuple[int, str]]
+# Cells of a block, and bytes of text that are read at once.
+CELLS, TEXT = 1 << 18, 1 << 18
+# Whole numbers below it are int64 and float64 alike.
+EXACT = 1 << 53
+COUNT, NARROW = 1 << 31, 1 << 16
 
 
-class Column(NamedTuple):
-    """A column of the file: its features are one, or one for each of its `words`, ascending."""
+class TableRule(NamedTuple):
+    """How the columns of a table become the features.
 
-    name: str
-    words: tuple[str, ...] | None
+    Attributes
+    ----------
+    label : str or None
+        The column of the labels.
+    features : tuple of str
+        Names of features that are of one column or word: numeric columns first, then `column=word` of each word.
+    onehot : tuple of (str, int)
+        Columns of words, and how many each has, which are the last of `features`.
+    hashed : dict or None
+        In place of `onehot`: `columns` whose words are hashed to 2^`bits` features from `first` on.
+    """
+
+    label: str | None
+    features: tuple[str, ...]
+    onehot: tuple[tuple[str, int], ...] = ()
+    hashed: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, entries: Any) -> TableRule:
+        """The rule that `to_dict` has written; ValueError for anything else."""
+        words = {"onehot", "hash"} & entries.keys()
+        if entries.keys() != {"label", "features", *words} or len(words) != 1:
+            raise ValueError("it has label, features, and either onehot or hash")
+        label, features = entries["label"], entries["features"]
+        if not (label is None or isinstance(label, str)) or not _are_names(features):
+            raise ValueError("label is a name or null, features are a list of names")
+        if "hash" in entries:
+            hashed = entries["hash"]
+            if not (isinstance(hashed, dict) and hashed.keys() == {"bits", "columns", "first"}
+                    and type(hashed["bits"]) is int and 1 <= hashed["bits"] <= 30 and _are_names(hashed["columns"])
+                    and hashed["first"] == len(features)):
+                raise ValueError("hash has bits, from 1 to 30, columns, and the number of features as first")
+            return cls(label, tuple(features), hashed=hashed)
+        onehot = entries["onehot"]
+        if not (isinstance(onehot, list) and all(
+                isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) and type(pair[1]) is int
+                and pair[1] >= 0 for pair in onehot)) or sum(count for _, count in onehot) > len(features):
+            raise ValueError("onehot is a list of columns and of how many words each has")
+        rule = cls(label, tuple(features), tuple((column, count) for column, count in onehot))
+        found = rule.words()
+        if len(set(rule.numeric)) < len(rule.numeric) or [len(known) for known in found.values()] != [
+                count for _, count in onehot] or not all(
+                name.startswith(f"{column}=") for column, names in rule._names_of_words() for name in names):
+            raise ValueError("names of features stand twice, or are not those of their columns")
+        return rule
+
+    @classmethod
+    def of_meta(cls, meta: Mapping[str, Any]) -> TableRule:
+        """That of a store, in its meta.json."""
+        return cls.of({name: meta[name] for name in ("label", "features", "onehot", "hash") if name in meta})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it, in models and in meta.json of stores."""
+        words = {"onehot": [list(pair) for pair in self.onehot]} if self.hashed is None else {"hash": self.hashed}
+        return {"features": list(self.features), "label": self.label, **words}
+
+    @property
+    def numeric(self) -> list[str]:
+        """The columns of numbers."""
+        return list(self.features[:len(self.features) - sum(count for _, count in self.onehot)])
+
+    @property
+    def n_features(self) -> int:
+        hashed = self.hashed
+        return len(self.features) + (1 << hashed["bits"] if hashed is not None and hashed["columns"] else 0)
+
+    def words(self) -> dict[str, dict[Any, int]]:
+        """{column: {word: place among the column's}} of `onehot`."""
+        return {column: {name[len(column) + 1:]: place for place, name in enumerate(names)}
+                for column, names in self._names_of_words()}
+
+    def _names_of_words(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        at = len(self.numeric)
+        for column, count in self.onehot:
+            yield column, self.features[at:at + count]
+            at += count
+
+
+def _are_names(names: Any) -> bool:
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)
+
+
+def rule_of(X: Any) -> TableRule | None:
+    """How columns became the features of X: a file's rows, a store, or a data frame whose columns have names."""
+    if not is_frame(X):
+        return getattr(X, "table", None)
+    # pandas; polars; pyarrow.
+    names = list(X.columns if hasattr(type(X), "iloc") or hasattr(type(X), "get_columns") else X.schema.names)
+    return TableRule(None, tuple(names)) if all(type(name) is str for name in names) else None
+
+
+def csr_of(numbers: RealArray, words: Int32Array, n_features: int) -> CSR:
+    """Rows of numbers, the features 0 to n - 1, and of features of words, an array of shape (m, columns), -1 where a
+    cell has none; where those of a row meet, 1s add up."""
+    m, n = numbers.shape
+    values, columns = np.empty((m, n + words.shape[1]), numbers.dtype), np.empty((m, n + words.shape[1]), np.int32)
+    values[:, :n], columns[:, :n] = numbers, np.arange(n)
+    columns[:, n:], values[:, n:] = counted(words)
+    kept = values != 0
+    return CSR(values[kept], columns[kept], np.append(0, kept.sum(axis=1).cumsum()), n_features)
+
+
+def counted(features: Int32Array) -> tuple[Int32Array, FloatArray]:
+    """The features of each row, rising, and at the first of equal ones how many they are; 0 at others, and at -1."""
+    features = np.sort(features, axis=1)
+    there = features >= 0
+    first = there.copy()
+    first[:, 1:] &= features[:, 1:] != features[:, :-1]
+    counts = np.zeros(features.shape)
+    # Along all rows: a row's first feature is a first one.
+    counts[first] = np.diff(np.flatnonzero(first[there]), append=np.count_nonzero(there))
+    return features, counts
+
+
+class TableData(LibsvmData):
+    """The rows of a table as those of a file.
+
+    Attributes
+    ----------
+    table : TableRule
+        Further ones than of LibsvmData: how columns became features.
+    left_out : dict
+        Name of a column that is no feature -> its cells, as they are.
+    """
+
+    def __init__(self, parts: list[CSR], labels: AnyArray, path: str, table: TableRule,
+                 left_out: dict[str, tuple[str, ...]] | None = None, narrow: bool = False) -> None:
+        data = np.concatenate([part.data for part in parts])
+        indices = np.concatenate([part.indices for part in parts])
+        ends = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]).cumsum()
+        if narrow:
+            singles = as_singles(data)
+            data = data if singles is None else singles
+            indices = indices.astype(np.uint16) if table.n_features <= NARROW else indices
+        super().__init__(data, indices, ends, labels, table.n_features, (path, 0, 0))
+        self.table, self.left_out = table, left_out or {}
+
+
+    @classmethod
+    def of(cls, pairs: list[tuple[CSR, AnyArray]], path: str, table: TableRule, narrow: bool = False) -> TableData:
+        """The rows of pairs of CSR and labels."""
+        if not pairs:
+            raise DataError(path, 0, 0, "there are no rows")
+        return cls([part for part, _ in pairs], np.concatenate([labels for _, labels in pairs]), path, table,
+                   narrow=narrow)
 
 
 class Table(NamedTuple):
-    """What a file holds.
+    """What a file holds, for who wants arrays.
 
     Attributes
     ----------
     X : float64 array of shape (m, n)
     y : int64, float64 or str array of shape (m,)
-    names : list of str
-        Of the features: a column's name, or `name=word` for a word of a column of categories.
-    columns : list of Column
+    rule : TableRule
         What makes a further file's features those of this one.
     left_out : dict
         Name of a column that is no feature -> its cells, as they are.
@@ -47,27 +202,42 @@ class Table(NamedTuple):
 
     X: FloatArray
     y: AnyArray
-    names: list[str]
-    columns: list[Column]
+    rule: TableRule
     left_out: dict[str, tuple[str, ...]]
 
 
-def read_csv(path: str, label: str, categories: Sequence[str] = (), like: Sequence[Column] | None = None,
+def read_csv(path: str, label: str, categories: Sequence[str] = (), like: TableRule | None = None,
              leave_out: Sequence[str] = ()) -> Table:
-    """Read a CSV file with a header, commas between cells.
+    """`table_rows` as a Table."""
+    found = table_rows(path, label, categories, leave_out, like)
+    return Table(found.to_scipy().toarray(), found.labels, found.table, found.left_out)
+
+
+def table_rows(path: str, label: str, categories: Sequence[str] = (), leave_out: Sequence[str] = (),
+               like: TableRule | None = None, *, text_labels: bool | None = None, dtype: str = "float64",
+               narrow: bool = False, progress: Progress | None = None, unknown: Unknown | None = None) -> TableData:
+    """Read a CSV or TSV file with a header, cells in double quotes where they hold what separates them.
 
     Parameters
     ----------
     path : str
-        One that ends in .gz, .bz2 or .xz is unpacked.
+        Names that end in .csv, .tsv, or either and .gz, .bz2, .xz or .zst: it is unpacked if its first bytes say so.
     label : str
-        The column of the labels: words, unless all of them are numbers.
+        The column of the labels.
     categories : sequence of str
         Columns that become a feature for each of their words, 1 where a row has it. Other cells must be numbers.
     leave_out : sequence of str
         Columns that are no features.
-    like : sequence of Column, optional
-        The columns of another file, whose features this one gets: a word that is not there has none.
+    like : TableRule, optional
+        The rule of another file, whose features this one gets: a word that is not there has none, and columns that it
+        does not know are left out.
+    text_labels : bool, default=None
+        Whether labels are words; None: unless all of them are numbers.
+    dtype : {"float64", "float32"}
+    narrow, progress
+        As of `read_libsvm`.
+    unknown : dict, optional
+        Where cells are noted whose words `like` does not know.
 
     Raises
     ------
@@ -76,58 +246,269 @@ def read_csv(path: str, label: str, categories: Sequence[str] = (), like: Sequen
     OSError
         The file cannot be read.
     """
-    lines = _rows(path)
-    header = _header(path, lines, (label, *categories, *leave_out))
-    for name in (*categories, *leave_out):
-        if (label, *categories, *leave_out).count(name) > 1:
-            raise DataError(path, 1, 1, f"{shown(name)} is named twice: a column is that of the labels, a category, or "
-                            "left out")
-    if like is not None and (missing := [column.name for column in like if column.name not in header]):
-        raise DataError(path, 1, 1, f"there is no column {shown(missing[0])}, which the other file has")
-    rows = [(number, row) for number, row in lines if row]
-    for number, row in rows:
-        if len(row) != len(header):
-            raise DataError(path, number, 1, f"{len(row)} cells: {len(header)} are needed, as in the header")
-    if not rows:
-        raise DataError(path, 2, 1, "there are no rows below the header")
-    cells = dict(zip(header, zip(*(row for _, row in rows), strict=True), strict=True))
-    for name in (label, *categories):
-        empty = next((at for at, text in enumerate(cells[name]) if not text.strip()), None)
-        if empty is not None:
-            raise DataError(path, rows[empty][0], 1, f"column {shown(name)}: the cell is empty: write a word for what "
-                            "is missing, or leave the row out")
-    columns = list(like) if like is not None else [
-        Column(name, tuple(sorted(set(map(str.strip, cells[name])))) if name in categories else None)
-        for name in header if name != label and name not in leave_out]
-    features, names = [], []
-    for column in columns:
-        texts = cells[column.name]
-        if column.words is None:
-            features.append(_numbers(path, column.name, texts, rows))
-            names.append(column.name)
+    table = TextTable(path, label, categories, leave_out, like)
+    table.unknown = table.unknown if unknown is None else unknown
+    blocks = list(table.blocks(progress))
+    rule = table.rule
+    parts = []
+    while blocks:
+        parts.append(table.csr(blocks.pop(0), rule.n_features, dtype))
+    left_out = {name: tuple(cells) for name, cells in table.left_out.items()}
+    return TableData(parts, table.labels_of(table.labels, table.lines, text_labels), path, rule, left_out, narrow)
+
+
+def table_blocks(path: str, label: str, like: TableRule, *, text_labels: bool, progress: Progress | None = None,
+                 unknown: Unknown | None = None) -> Iterator[TableData]:
+    """Yield the rows of a table `like` another one some at a time, in memory that does not grow with the file; what
+    cells have words that are not there is noted in `unknown`."""
+    table = TextTable(path, label, like=like)
+    table.unknown = table.unknown if unknown is None else unknown
+    with closing(table.blocks(progress)) as blocks:
+        for cells in blocks:
+            labels = table.labels_of(table.labels, table.lines, text_labels)
+            table.forget()
+            yield TableData([table.csr(cells, like.n_features, "float64")], labels, path, like)
+
+
+class Cells(NamedTuple):
+    """Some rows: float64 array of numbers, and for the columns of words the places of words, -1 of unknown ones."""
+
+    numbers: FloatArray
+    words: Int32Array
+
+
+class TextTable:
+    """A CSV or TSV file, whose blocks of rows tell its columns.
+
+    Parameters
+    ----------
+    refuse : callable, optional
+        What is done with a DataError of one row, which is then left out; by default it is raised.
+
+    Attributes
+    ----------
+    labels, lines : lists
+        Of the rows so far, or since `forget`: the words that are their labels, and their lines in the file.
+    left_out : dict
+        Cells of the columns that are left out, so far.
+    unknown : Unknown
+    """
+
+    def __init__(self, path: str, label: str, categories: Sequence[str] = (), leave_out: Sequence[str] = (),
+                 like: TableRule | None = None, refuse: Callable[[DataError], object] | None = None) -> None:
+        if like is not None and like.hashed is not None:
+            raise DataError(path, 0, 0, "the words of the columns are hashed, which is for Parquet: convert the file")
+        self.path, self.label, self.categories, self.like = path, label, tuple(categories), like
+        self.refuse: Callable[[DataError], object] = raised if refuse is None else refuse
+        self.labels: list[str] = []
+        self.lines: list[int] = []
+        self.left_out: dict[str, list[str]] = {name: [] for name in leave_out}
+        self.numeric: list[str] = [] if like is None else like.numeric
+        self.words: dict[str, dict[str, int]] = {} if like is None else like.words()
+        self.unknown: Unknown = {}
+
+    @property
+    def rule(self) -> TableRule:
+        """The rule, by all rows so far."""
+        names = [*self.numeric, *(f"{column}={word}" for column, known in self.words.items() for word in known)]
+        onehot = tuple((column, len(known)) for column, known in self.words.items())
+        return self.like or TableRule(self.label, tuple(names), onehot)
+
+    def forget(self) -> None:
+        self.labels, self.lines = [], []
+
+    def blocks(self, progress: Progress | None = None) -> Iterator[Cells]:
+        """Yield Cells; a file without rows is an error."""
+        some = False
+        with opened(self.path) as (_, readinto, size):
+            lines = rows_of(self.path, readinto, size, progress)
+            header = self._header(next(lines, (0, []))[1])
+            places = {name: at for at, name in enumerate(header)}
+            block = max(1, CELLS // len(header))
+            rows: list[list[str]] = []
+            numbers: list[int] = []
+            for number, row in lines:
+                if len(row) != len(header):
+                    self.refuse(DataError(self.path, number, 1,
+                                          f"{len(row)} cells: {len(header)} are needed, as in the header"))
+                    some = True
+                    continue
+                rows.append(row)
+                numbers.append(number)
+                if len(rows) == block:
+                    yield self._cells(rows, numbers, places)
+                    rows, numbers, some = [], [], True
+            if rows:
+                yield self._cells(rows, numbers, places)
+            elif not some:
+                raise DataError(self.path, 2, 1, "there are no rows below the header")
+
+    def csr(self, cells: Cells, n_features: int, dtype: str) -> CSR:
+        """The rows of Cells; `n_features` are those of the rule in the end."""
+        words, at = cells.words, len(self.numeric)
+        for j, known in enumerate(self.words.values()):
+            words[:, j] += (words[:, j] >= 0) * np.int32(at)
+            at += len(known)
+        if n_features >= COUNT:
+            raise DataError(self.path, 0, 0, f"{n_features} features are too many: state fewer columns as categories")
+        with np.errstate(over="ignore"):
+            numbers = cells.numbers.astype(dtype, copy=False)
+        wrong = np.argwhere(~np.isfinite(numbers))
+        if len(wrong):
+            row, column = wrong[0].tolist()
+            raise DataError(self.path, 0, 0, f"column {shown(self.numeric[column])}: {cells.numbers[row, column]:g} is "
+                            f"too large for {dtype}")
+        return csr_of(numbers, words, n_features)
+
+    def labels_of(self, texts: Sequence[str], lines: Sequence[int], text_labels: bool | None) -> AnyArray:
+        """Labels of rows by their words: int64 if each is a whole number, else float64, or str."""
+        if text_labels:
+            return np.array(texts, dtype=np.str_)
+        for kind in (int, float):
+            try:
+                if not any("_" in text for text in texts):
+                    found = np.array([kind(text) for text in texts])
+                    break
+            except (ValueError, OverflowError):
+                continue
         else:
-            of_rows = np.array([text.strip() for text in texts])
-            features += [(of_rows == word).astype(np.float64) for word in column.words]
-            names += [f"{column.name}={word}" for word in column.words]
-    y = _labels(cells[label])
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        at = int(np.flatnonzero(~np.isfinite(y))[0])
-        raise DataError(path, rows[at][0], 1, f"column {shown(label)}: {shown(cells[label][at])} stands among numbers: "
-                        "mend it, or leave the row out")
-    return Table(np.column_stack(features) if features else np.empty((len(rows), 0)), y, names, columns,
-                 {name: cells[name] for name in leave_out})
+            if text_labels is None:
+                return np.array(texts, dtype=np.str_)
+            at = next(at for at, text in enumerate(texts) if finite(text) is None)
+            raise self._fault(lines[at], self.label, f"{shown(texts[at])} is not a number, as labels are to be here: "
+                              "mend it, or leave the row out")
+        if found.dtype.kind == "O" or not np.isfinite(found).all():
+            at = next(at for at, text in enumerate(texts) if finite(text) is None or not -EXACT < float(text) < EXACT)
+            raise self._fault(lines[at], self.label, f"{shown(texts[at])} stands among numbers: mend it, or leave the "
+                              "row out")
+        whole = found.dtype.kind == "f" and (found == np.trunc(found)).all() and (np.abs(found) < EXACT).all()
+        return found.astype(np.int64) if whole else found
+
+    def _fault(self, line: int, column: str, reason: str) -> DataError:
+        return DataError(self.path, line, 1, f"column {shown(column)}: {reason}")
+
+    def _no_number(self, text: str) -> str:
+        """What is wrong with the text of a cell, and the fix."""
+        if not text.strip():
+            return "the cell is empty: write a number for what is missing, or leave the row out" + (
+                "" if self.like is not None else ", or the column by --leave-out")
+        fix = "as the training set has numbers there" if self.like is not None else (
+            "or state the column among those of words, --categories, or leave it out, --leave-out")
+        return f"{shown(text)} is no finite number: mend it, {fix}"
+
+    def _header(self, cells: list[str]) -> list[str]:
+        if cells and self.label not in map(str.strip, cells):
+            raise DataError(self.path, 1, 1, f"there is no column {shown(self.label)} of labels: name one by --label; the "
+                            f"header has {', '.join(map(str.strip, cells))}")
+        header = checked_header(self.path, cells, (*self.categories, *self.left_out))
+        named = (self.label, *self.categories, *self.left_out)
+        twice = next((name for name in named if named.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(self.path, 1, 1, f"{shown(twice)} is named twice: a column is that of the labels, a "
+                            "category, or left out")
+        if self.like is None:
+            self.numeric = [name for name in header if name not in named]
+            self.words = {name: {} for name in header if name in self.categories}
+        for name in (*self.numeric, *self.words):
+            if name not in header:
+                raise DataError(self.path, 1, 1, f"there is no column {shown(name)}, which the training set has: the "
+                                f"header has {', '.join(header)}")
+            if name == self.label:
+                raise DataError(self.path, 1, 1, f"column {shown(name)} is a feature in the training set: name another "
+                                "one as that of the labels")
+        return header
+
+    def _cells(self, rows: list[list[str]], lines: list[int], places: dict[str, int]) -> Cells:
+        """The rows that have nothing wrong."""
+        cells: list[tuple[str, ...]] = list(zip(*rows, strict=True))
+        wrong: dict[int, DataError] = {}
+        numbers = np.zeros((len(rows), len(self.numeric)))
+        for j, name in enumerate(self.numeric):
+            texts = cells[places[name]]
+            values = finite_numbers(texts)
+            if values is None:
+                values = np.zeros(len(rows))
+                for at, text in enumerate(texts):
+                    value = finite(text)
+                    if value is None:
+                        wrong.setdefault(at, self._fault(lines[at], name, self._no_number(text)))
+                    else:
+                        values[at] = value
+            numbers[:, j] = values
+        texts_of = {name: list(map(str.strip, cells[places[name]])) for name in (self.label, *self.words)}
+        for name, found in texts_of.items():
+            if "" in found:
+                for at in (at for at, text in enumerate(found) if not text):
+                    wrong.setdefault(at, self._fault(lines[at], name, "the cell is empty: write a word for what is "
+                                                     "missing, or leave the row out"))
+        for at in sorted(wrong):
+            self.refuse(wrong[at])
+        kept = [at for at in range(len(rows)) if at not in wrong] if wrong else range(len(rows))
+        if wrong:
+            numbers = numbers[list(kept)]
+            texts_of = {name: [found[at] for at in kept] for name, found in texts_of.items()}
+        self.labels += texts_of.pop(self.label)
+        self.lines += [lines[at] for at in kept]
+        for name, so_far in self.left_out.items():
+            column = cells[places[name]]
+            so_far += [column[at] for at in kept]
+        words = np.empty((len(kept), len(self.words)), np.int32)
+        for j, (name, found) in enumerate(texts_of.items()):
+            words[:, j] = self._places(name, found)
+        return Cells(numbers, words)
+
+    def _places(self, column: str, found: list[str]) -> list[int]:
+        """Places of the words of a column among its words, which grow unless another file's are given."""
+        known = self.words[column]
+        if self.like is None:
+            return [known.setdefault(word, len(known)) for word in found]
+        places = [known.get(word, -1) for word in found]
+        if count := places.count(-1):
+            note_unknown(self.unknown, column, count, found[places.index(-1)])
+        return places
+
+
+def note_unknown(unknown: Unknown, column: str, count: int, word: str) -> None:
+    before, first = unknown.get(column, (0, word))
+    unknown[column] = before + count, first
+
+
+def raised(error: DataError) -> None:
+    raise error
+
+
+def finite_numbers(texts: Sequence[str]) -> FloatArray | None:
+    """float64 array of the numbers; None where a text is none, or not finite."""
+    if "_" in "".join(texts):
+        return None
+    try:
+        values = np.fromiter(map(float, texts), np.float64, len(texts))
+    except ValueError:
+        return None
+    return values if np.isfinite(values).all() else None
+
+
+def finite(text: str) -> float | None:
+    """The number; None for what is none, or not finite."""
+    try:
+        value = math.nan if "_" in text else float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def columns_of(path: str, names: Sequence[str]) -> list[str]:
     """The names of the columns of a file; DataError or OSError where it has no header with these `names`."""
-    return _header(path, _rows(path), names)
+    with opened(path) as (_, readinto, size), closing(rows_of(path, readinto, size)) as lines:
+        return checked_header(path, next(lines, (0, []))[1], names)
 
 
-def _header(path: str, lines: Iterator[tuple[int, list[str]]], names: Sequence[str]) -> list[str]:
-    header = [name.strip() for name in next(lines, (0, []))[1]]
+def checked_header(path: str, cells: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The names of columns; DataError where two are one, or one of `names` is not there."""
+    header = [name.strip() for name in cells]
     if not header:
         raise DataError(path, 1, 1, "the file is empty: a header with the names of the columns is needed")
-    twice = next((name for name in header if header.count(name) > 1), None)
+    twice = next((name for name in header if header.count(name) > 1), None) if len(set(header)) < len(header) else None
     if twice is not None:
         raise DataError(path, 1, 1, f"two columns are called {shown(twice)}: rename one")
     for name in names:
@@ -136,44 +517,35 @@ def _header(path: str, lines: Iterator[tuple[int, list[str]]], names: Sequence[s
     return header
 
 
-def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of each row."""
-    opener = next((opener for ending, opener in OPENERS.items() if path.endswith(ending)), open)
-    try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
-            text = stream.read()
-    except UnicodeDecodeError as error:
-        raise DataError(path, 0, 0, f"not UTF-8: convert the file, as with iconv ({error.reason})") from None
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise DataError(path, 0, 0, f"damaged: {error}") from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def rows_of(path: str, readinto: Any, size: int | None,
+            progress: Progress | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Yield (the line in which it begins, cells) of the header and of each row; blank lines are none."""
+    head = first_bytes(readinto)
+    readinto, rest = decompressed(path, head, readinto)
+    total, done, calls = size if rest is head else None, 0, 0
+    raw: IO[bytes] = io.BufferedReader(Replayed(rest, readinto), TEXT)
+
+    def lines() -> Iterator[str]:
+        nonlocal done
+        stream = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+        for line in stream:
+            done += len(line)
+            yield line
+
+    reader = csv.reader(lines() if progress is not None else io.TextIOWrapper(raw, encoding="utf-8-sig", newline=""),
+                        delimiter=separator_of(path) or ",", strict=True)
+    begin = 1
     try:
         for row in reader:
-            yield reader.line_num, row
+            if row:
+                yield begin, row
+            begin = reader.line_num + 1
+            calls += 1
+            if progress is not None and not calls & 0xFFFF:
+                progress(done, total)
+    except UnicodeDecodeError as error:
+        raise DataError(path, 0, 0, f"not UTF-8: convert the file, as with iconv ({error.reason})") from None
     except csv.Error as error:
-        raise DataError(path, reader.line_num + 1, 1, f"not CSV: {error}") from None
-
-
-def _numbers(path: str, name: str, texts: Sequence[str], rows: Sequence[tuple[int, list[str]]]) -> FloatArray:
-    values = np.empty(len(texts))
-    for at, text in enumerate(texts):
-        try:
-            values[at] = math.nan if "_" in text else float(text)
-        except ValueError:
-            values[at] = math.nan
-        if not math.isfinite(values[at]):
-            what = f"{shown(text)} is no finite number" if text.strip() else "the cell is empty"
-            raise DataError(path, rows[at][0], 1, f"column {shown(name)}: {what}: mend it, or state the column among "
-                            "the categories")
-    return values
-
-
-def _labels(texts: Sequence[str]) -> AnyArray:
-    words = [text.strip() for text in texts]
-    for kind in (int, float):
-        try:
-            if not any("_" in word for word in words):
-                return np.array([kind(word) for word in words])
-        except (ValueError, OverflowError):
-            continue
-    return np.array(words)
+        raise DataError(path, begin, 1, f"not CSV: {error}") from None
+    if progress is not None:
+        progress(done, total)

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from typing import Any, NoReturn
 
@@ -25,6 +26,17 @@ NATURAL = re.compile(rb"[0-9]{1,20}")
 INTEGER = re.compile(rb"[+-]?[0-9]{1,20}")
 NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 SHOWN = 80
+# Endings of names of tables of text, and what separates their cells; and of names of packed files.
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+
+
+def separator_of(path: str) -> str | None:
+    """What stands between the cells of a file, by the end of its name; None where that is no table of text."""
+    name = path.lower()
+    for ending in PACKED:
+        name = name.removesuffix(ending)
+    return SEPARATORS.get(os.path.splitext(name)[1])
 
 
 class JSONFault(ValueError):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from marginlinear._typing import AnyArray, FloatArray, IntArray
+from marginlinear._typing import AnyArray, FloatArray, Int64Array, IntArray
 from marginlinear.data.arrays import CSR, HeldRows, as_rows, held, is_paged, like, real_values, select_rows, shape_of
 
 RANGE, MAXABS, UNIT = "range", "maxabs", "unit"
@@ -248,6 +248,11 @@ class Extremes:
         np.minimum.at(self._least, X.indices, values)
         np.maximum.at(self._most, X.indices, values)
         np.add.at(self._counts, X.indices, 1)
+
+    @property
+    def counts(self) -> Int64Array:
+        """How many values each feature has."""
+        return self._counts[: self.n]
 
     def found(self) -> tuple[FloatArray, FloatArray]:
         """(least, most): float64 arrays of shape (n,)."""

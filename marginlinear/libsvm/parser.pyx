@@ -111,6 +111,8 @@ cdef class Block:
         Those parsed, without that of an error.
     code : int
         The first error; 0 if there is none.
+    place : int
+        Where in `text` it is.
     largest, largest_line, largest_column : int
         The largest index as the file counts, base - 1 if there is none; where its feature begins, counted from 0.
     """
@@ -124,8 +126,9 @@ cdef class Block:
     cdef readonly Py_ssize_t rows, features, names_size, label_count, lines, largest_line, largest_column
     cdef readonly int code
     cdef bint words, several, guessed
-    # Where the error is, the beginning of its line, and the index before it.
-    cdef Py_ssize_t place, line_start
+    cdef readonly Py_ssize_t place
+    # The beginning of the error's line, and the index before it.
+    cdef Py_ssize_t line_start
     cdef int64_t last
 
     def __init__(self, Py_ssize_t capacity, dtype, text_labels, multilabel, int base, int64_t limit):

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from marginlinear._typing import AnyArray, FloatArray, IntArray, PathLike, RealArray
+from marginlinear._typing import AnyArray, FloatArray, Int64Array, IntArray, PathLike, RealArray
 from marginlinear.data.arrays import CSR, as_singles, spread
 from marginlinear.data.label_sets import LabelSets
 from marginlinear.data.reading import MEMORY, SPARE
@@ -126,6 +126,59 @@ def libsvm_blocks(source: Source, *, zero_based: bool = False, dtype: npt.DTypeL
                 some = True
     if not some:
         table.finish()
+
+
+def good_blocks(source: Source, refuse: Callable[[DataError], object], *, text_labels: bool | None = None,
+                multilabel: bool | None = None, progress: Progress | None = None,
+                _block_size: int = 1 << 20) -> Iterator[tuple[LibsvmData, Int64Array]]:
+    """Yield the rows of a file some at a time, without those that have something wrong, and their lines, from 1.
+
+    The DataError of each line that is wrong goes to `refuse`, for the first thing in it. Features are numbered as in the
+    file: an index of 0 is one, too. Parameters are those of `read_libsvm`.
+    """
+    checked("float64", 1, False, text_labels, multilabel, progress)
+    block = Block(_block_size, "float64", text_labels, multilabel, 0, LARGEST_INDEX - 1)
+    done, more, learned, next_call = 0, True, False, 0.0
+    with opened(source) as (path, readinto, size):
+        head = first_bytes(readinto)
+        readinto, rest = decompressed(path, head, readinto)
+        lines = Lines(readinto, rest, _block_size)
+        total = size if rest is head else None
+        while more:
+            more = lines.fill(block)
+            begin = 0
+            while True:
+                block.parse() if learned else block.learn_kind()
+                learned = learned or block.label_count > 0
+                table = Table(path, block, lines=done)
+                numbers = row_lines(block) + done + 1
+                table.append_good(block, refuse)
+                if table.rows:
+                    yield table.finish(), numbers
+                done += block.lines
+                if not block.code:
+                    break
+                column, reason = block.fault(None)
+                refuse(DataError(path, done + 1, column - (begin if block.lines == 0 else 0), reason))
+                done += 1
+                end = block.text.find(b"\n", block.place, block.size) + 1
+                if not end:
+                    break
+                block.start = begin = end
+            if progress is not None and time.monotonic() >= next_call:
+                progress(lines.done, total)
+                next_call = time.monotonic() + 0.1
+        if progress is not None:
+            progress(lines.done, total)
+
+
+def row_lines(block: Block) -> Int64Array:
+    """The line of each row of a block, from 0; comments and blank lines are none."""
+    if block.rows == block.lines:
+        return np.arange(block.rows)
+    lines = bytes(block.text[block.start:block.size]).split(b"\n", block.lines)[:block.lines]
+    return np.array([number for number, line in enumerate(lines) if line.lstrip(b" \t\r")[:1] not in (b"", b"#")],
+                    dtype=np.int64)
 
 
 def checked(dtype: npt.DTypeLike, threads: int | None, zero_based: bool, text_labels: bool | None,
@@ -258,11 +311,27 @@ class Table:
         if block.text_labels:
             self.names = self.names or []
             self._append_names(block, self.names)
-        if block.multilabel and self.label_ends is None:
-            self.label_ends = Column(np.int64)
         if block.code:
             column, reason = block.fault(self.n_features)
             raise DataError(self.path, self.lines + block.lines + 1, column, reason)
+        self._append_rows(block, block.label_count)
+
+    def append_good(self, block: Block, refuse: Callable[[DataError], object]) -> None:
+        """Add the rows before an error; the DataError of a label that is no text goes to `refuse`."""
+        count = block.rows if not block.multilabel else int(block.label_ends[block.rows - 1]) if block.rows else 0
+        if block.text_labels:
+            self.names = []
+            try:
+                self._append_names(block, self.names)
+            except DataError as error:
+                refuse(error)
+                self.names = block.names[:block.names_size].tobytes().decode(errors="backslashreplace").split("\n")
+            del self.names[count:]
+        self._append_rows(block, count)
+
+    def _append_rows(self, block: Block, label_count: int) -> None:
+        if block.multilabel and self.label_ends is None:
+            self.label_ends = Column(np.int64)
         if block.rows:
             self.text += block.size
             share = min(1.0, self.text / self.total) if self.total else KNOWN
@@ -270,8 +339,8 @@ class Table:
             if self.label_ends is not None:
                 self.label_ends.append(block.label_ends[:block.rows] + self.label_count, share)
             if self.names is None:
-                self.labels.append(block.labels[:block.label_count], share)
-            self.label_count += block.label_count
+                self.labels.append(block.labels[:label_count], share)
+            self.label_count += label_count
         if block.largest > self.largest:
             self.largest = block.largest
             self.place = self.path, self.lines + block.largest_line + 1, block.largest_column + 1

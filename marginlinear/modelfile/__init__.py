@@ -5,10 +5,14 @@
     marginlinear 1
     {"info": {...}, "labels": "int64", "params": {...}, "solver": "mcodm", "version": "...", "sha256": "..."}
 
-A calibration, and a scaling of rows before they are scored, are two more keys of the trailer where a model has them:
+A calibration, a scaling of rows before they are scored, and the columns of a table, with their names and words, are
+further keys of the trailer where a model has them:
 
     "calibration": {"kind": "sigmoid", "offset": 0.1, "slope": 2.5}, for "pairwise" and several labels lists of numbers
     "scaling": {"kind": "range", "least": [0, ...], "lower": 0, "most": [1, ...], "upper": 1}, or {"kind": "unit"}
+    "table": {"features": ["age", "town=Rom"], "label": "kind", "onehot": [["town", 1]]}: the last features are those of
+        the columns of `onehot`, each with so many words; or in its place "hash": {"bits": 20, "columns": ["town"],
+        "first": 1}, the number of `features`
 
 Both programs stop reading before the trailer, so they serve such a file unchanged. With two classes the file has
 classes[1] first: a score above 0 is its first label, one of 0 the second. Bools are 0 and 1. Labels that they would
@@ -36,7 +40,7 @@ from marginlinear.atomic import replacing
 from marginlinear.data.reading import shown
 from marginlinear.modelfile import kernel, linear
 from marginlinear.modelfile.text import NUMBERS, Source, check_labels, header_line
-from marginlinear.modelfile.trailer import calibration_of, read_trailer, scaling_of, write_trailer
+from marginlinear.modelfile.trailer import calibration_of, read_trailer, scaling_of, table_of, write_trailer
 from marginlinear.params import THREADS, check_path, refusal
 from marginlinear.threads import default_threads
 
@@ -145,6 +149,8 @@ def _model_of(source: Source) -> Model:
             raise source.damaged(f"scaling is {shown(kind)} in the trailer, {shown(body.scaling)} above it")
     classes = None if body.labels is None else np.array(body.labels, dtype=dtype)
     model = body.model(classes, trailer, **about)
+    if trailer is not None and "table" in trailer:
+        model.table = table_of(source, trailer["table"], model.n_features)
     if body.scaling is not None and trailer is not None:
         model.scaling = scaling_of(source, trailer["scaling"], model.n_features)
     return model

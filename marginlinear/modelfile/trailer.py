@@ -12,6 +12,7 @@ import numpy as np
 from marginlinear import params as P
 from marginlinear._version import version
 from marginlinear.calibration import Calibration
+from marginlinear.data.columns import TableRule
 from marginlinear.data.reading import shown
 from marginlinear.data.scaling import KINDS, UNIT, Scaling
 from marginlinear.modelfile.text import WORD, check_keys, label_kind, parse_json, plain
@@ -51,6 +52,7 @@ def write_trailer(model: Model, own: Mapping[str, Any], put: Callable[[bytes], o
         "params": _sorted(model.params),
         **({} if model.scaling is None else {"scaling": model.scaling.to_dict()}),
         "solver": model.solver,
+        **({} if model.table is None else {"table": model.table.to_dict()}),
         "version": version,
     }, allow_nan=False)
     put(FIRST + b"\n" + text[:-1].encode("ascii") + b', "sha256": "')
@@ -65,7 +67,7 @@ def read_trailer(source: Source, own: Mapping[str, Any]) -> dict[str, Any] | Non
     """The checked trailer as a dict; None where the file ends without one.
 
     `own` are the keys that the trailers of this kind of model have of their own, and their types. What is in
-    `calibration` and `scaling` is still to be checked.
+    `calibration`, `scaling` and `table` is still to be checked.
     """
     first = source.stream.readline(4 * WORD)
     if not first:
@@ -93,7 +95,7 @@ def read_trailer(source: Source, own: Mapping[str, Any]) -> dict[str, Any] | Non
         source.line += 1
         raise source.damaged("text after the trailer")
     trailer: dict[str, Any] = parse_json(source, line, source.line, 1)
-    optional: dict[str, Any] = {key: dict for key in ("calibration", "scaling") if key in trailer}
+    optional: dict[str, Any] = {key: dict for key in ("calibration", "scaling", "table") if key in trailer}
     check_keys(source, "trailer", trailer, {
         **own, **optional, "info": (dict, type(None)), "labels": str, "params": dict, "solver": str, "version": str,
         "sha256": str})
@@ -154,6 +156,17 @@ def calibration_of(source: Source, entries: Any, n_classes: int, multilabel: boo
         return Calibration(entries["kind"], slope, offset).check(n_classes, multilabel)
     except ValueError as error:
         raise source.damaged(f"calibration: {error}") from None
+
+
+def table_of(source: Source, entries: Any, n_features: int) -> TableRule:
+    """The rule of columns that the trailer holds."""
+    try:
+        rule = TableRule.of(entries)
+    except ValueError as error:
+        raise source.damaged(f"table: {error}") from None
+    if rule.n_features != n_features:
+        raise source.damaged(f"table: {rule.n_features} features, of a model of {n_features}")
+    return rule
 
 
 def scaling_of(source: Source, entries: Any, n_features: int) -> Scaling:

@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from marginlinear import params
-from marginlinear._typing import AnyArray, FloatArray, Int32Array, Int64Array
+from marginlinear._typing import AnyArray, Int64Array
 from marginlinear.data.arrays import CSR
+from marginlinear.data.columns import TableRule, Unknown, csr_of, note_unknown
 from marginlinear.data.labels import labels_of, require_words
 from marginlinear.errors import DataError, needed
 from marginlinear.libsvm.reader import Progress
@@ -48,8 +49,9 @@ FNV_OFFSET, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 NUMBERS, WORDS = "numbers", "words"
 
 
-def encoded(source: Any, given: dict[str, Any], like: dict[str, Any] | None, dtype: str, threads: int,
-            progress: Progress | None) -> tuple[Iterator[tuple[CSR, AnyArray]], dict[str, Any]]:
+def encoded(source: Any, given: dict[str, Any], like: TableRule | None, dtype: str, threads: int,
+            progress: Progress | None, *, categories: Sequence[str] = (), leave_out: Sequence[str] = (),
+            unknown: Unknown | None = None) -> tuple[Iterator[tuple[CSR, AnyArray]], dict[str, Any]]:
     """(pairs of CSR and labels, what meta.json says of the columns).
 
     Parameters
@@ -57,26 +59,31 @@ def encoded(source: Any, given: dict[str, Any], like: dict[str, Any] | None, dty
     source : path, Table, RecordBatchReader or Dataset
     given : dict
         Values of params.COLUMNS, None where not given.
-    like : dict or None
-        meta.json of the store by whose rule columns are encoded.
+    like : TableRule or None
+        That of the store, or model, by whose rule columns are encoded.
     dtype : "float32" or "float64"
     threads, progress
         As of `Store.write`.
+    categories, leave_out : sequences of str
+        Columns whose values are words, whatever their type, and columns that are no features.
+    unknown : dict, optional
+        Where cells are noted whose words `like` does not know.
     """
     values = params.resolve(params.COLUMNS, given)
     label = values["label"]
     table = Columns(source, threads)
-    table.require([label])
+    table.require([label, *categories, *leave_out])
+    table.state(label, categories, leave_out)
     if like is not None:
         for name in ("categorical", "hash_bits"):
-            if given[name] is not None:
+            if given.get(name) is not None:
                 raise ValueError(f"{name} = {given[name]!r} is of no use with like, a store that has a rule: leave it "
                                  "out")
         numeric, rule = rule_like(like, table, label)
     else:
         numeric, rule = rule_of(table, label, values["categorical"], values["hash_bits"])
     names = [*numeric, *rule.names()] if len(numeric) + rule.named <= NAMES else None
-    return (pairs(table, label, numeric, rule, np.dtype(dtype), progress),
+    return (pairs(table, label, numeric, rule, np.dtype(dtype), progress, unknown),
             {"label": label, "features": names, "like": like is not None, **rule.meta()})
 
 
@@ -101,24 +108,20 @@ def rule_of(table: Columns, label: str, categorical: str, bits: int) -> tuple[li
     return numeric, OneHot(len(numeric), values, whole=True)
 
 
-def rule_like(meta: dict[str, Any], table: Columns, label: str) -> tuple[list[str], Rule]:
-    """(numeric columns, OneHot or Hash) of the store that `meta` describes, for the columns of another table."""
-    names = meta["features"]
+def rule_like(like: TableRule, table: Columns, label: str) -> tuple[list[str], Rule]:
+    """(numeric columns, OneHot or Hash) of a TableRule, for the columns of another table."""
+    numeric = like.numeric
     rule: Rule
-    if "hash" in meta:
-        first, words = meta["hash"]["first"], meta["hash"]["columns"]
-        rule = Hash(first, words, meta["hash"]["bits"])
+    if like.hashed is not None:
+        rule = Hash(like.hashed["first"], like.hashed["columns"], like.hashed["bits"])
     else:
-        words = [column for column, _ in meta["onehot"]]
-        first = at = len(names) - sum(count for _, count in meta["onehot"])
-        values = {}
-        for column, count in meta["onehot"]:
-            values[column] = {name[len(column) + 1:]: place for place, name in enumerate(names[at:at + count])}
-            at += count
-        rule = OneHot(first, values, whole=False)
-    numeric = names[:first]
-    table.require([*numeric, *words])
-    for wanted, columns in ((NUMBERS, numeric), (WORDS, words)):
+        rule = OneHot(len(numeric), like.words(), whole=False)
+    table.require([*numeric, *rule.columns])
+    for column in rule.columns:
+        # A column of whole numbers may have been stated to be one of words, as it is of any file of text.
+        if table.kinds[column] == NUMBERS and pa.types.is_integer(table.type_of(column)):
+            table.kinds[column] = WORDS
+    for wanted, columns in ((NUMBERS, numeric), (WORDS, rule.columns)):
         for column in columns:
             if column == label:
                 raise table.fault(column, "is a feature in the store that this one is to be like: give another label")
@@ -264,6 +267,21 @@ class Columns:
                 raise DataError(self.name, 0, 0, f"there is no column {column!r}: the columns are "
                                 f"{', '.join(map(repr, self.kinds))}")
 
+    def state(self, label: str, categories: Sequence[str], leave_out: Sequence[str]) -> None:
+        """Take whole numbers of some columns for words, and leave others out."""
+        named = (label, *categories, *leave_out)
+        for column in named:
+            if named.count(column) > 1:
+                raise self.fault(column, "is named twice: a column is that of the labels, a category, or left out")
+        for column in categories:
+            if self.kinds[column] == NUMBERS and not pa.types.is_floating(self.type_of(column)):
+                self.kinds[column] = WORDS
+            elif self.kinds[column] == NUMBERS:
+                raise self.fault(column, f"holds {self.type_of(column)}: cast it to integers or strings, as words of "
+                                 "floats are many")
+        for column in leave_out:
+            del self.kinds[column]
+
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield record batches of some columns, in the order of the rows."""
         size = max(1, CELLS // max(1, len(columns)))
@@ -326,12 +344,13 @@ def kind_of(dtype: Any) -> str | None:
 
 
 def pairs(table: Columns, label: str, numeric: list[str], rule: Rule, dtype: np.dtype[Any],
-          progress: Progress | None) -> Iterator[tuple[CSR, AnyArray]]:
+          progress: Progress | None, unknown: Unknown | None) -> Iterator[tuple[CSR, AnyArray]]:
     """Yield (CSR, labels) of each batch; progress is told the bytes in memory that are done."""
     row = done = 0
     next_call = 0.0
     for batch in table.batches([label, *numeric, *rule.columns]):
-        yield features_of(batch, table, numeric, rule, dtype, row), labels_in(batch.column(label), table, label, row)
+        X = features_of(batch, table, numeric, rule, dtype, row, unknown)
+        yield X, labels_in(batch.column(label), table, label, row)
         row, done = row + batch.num_rows, done + batch.nbytes
         if progress is not None and time.monotonic() >= next_call:
             progress(done, None)
@@ -340,12 +359,11 @@ def pairs(table: Columns, label: str, numeric: list[str], rule: Rule, dtype: np.
         progress(done, None)
 
 
-def features_of(batch: Any, table: Columns, numeric: list[str], rule: Rule, dtype: np.dtype[Any],
-                row: int) -> CSR:
+def features_of(batch: Any, table: Columns, numeric: list[str], rule: Rule, dtype: np.dtype[Any], row: int,
+                unknown: Unknown | None) -> CSR:
     """The CSR of a batch whose first row has the number `row`."""
-    m, n = batch.num_rows, len(numeric)
-    values, columns = np.empty((m, n + len(rule.columns)), dtype), np.empty((m, n + len(rule.columns)), np.int32)
-    columns[:, :n] = np.arange(n)
+    m = batch.num_rows
+    values, places = np.empty((m, len(numeric)), dtype), np.empty((m, len(rule.columns)), np.int32)
     for j, column in enumerate(numeric):
         with table.naming(column), np.errstate(over="ignore"):
             values[:, j] = batch.column(column).cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -353,15 +371,17 @@ def features_of(batch: Any, table: Columns, numeric: list[str], rule: Rule, dtyp
         if len(wrong):
             raise table.fault(column, f"row {row + wrong[0]} is {values[wrong[0], j]}: numbers must be finite; null is "
                               "0")
-    for j, column in enumerate(rule.columns, n):
+    for j, column in enumerate(rule.columns):
         with table.naming(column):
             words = words_of(batch.column(column))
             # A null's index is -1: the last of the features.
             features = np.append(rule.features(column, words.dictionary), -1)
-        columns[:, j] = features[words.indices.fill_null(-1).to_numpy()]
-    columns[:, n:], values[:, n:] = counted(columns[:, n:])
-    kept = values != 0
-    return CSR(values[kept], columns[kept], np.append(0, kept.sum(axis=1).cumsum()), rule.n_features)
+        found = words.indices.fill_null(-1).to_numpy()
+        places[:, j] = features[found]
+        if unknown is not None and (new := features[:-1] < 0).any():
+            count, first = int(new[found[found >= 0]].sum()), int(new.argmax())
+            note_unknown(unknown, column, count, words.dictionary[first].as_py())
+    return csr_of(values, places, rule.n_features)
 
 
 def words_of(column: Any) -> Any:
@@ -369,18 +389,6 @@ def words_of(column: Any) -> Any:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return column.cast(pa.large_string()).dictionary_encode()
-
-
-def counted(features: Int32Array) -> tuple[Int32Array, FloatArray]:
-    """The features of each row, rising, and at the first of equal ones how many they are; 0 at others, and at -1."""
-    features = np.sort(features, axis=1)
-    there = features >= 0
-    first = there.copy()
-    first[:, 1:] &= features[:, 1:] != features[:, :-1]
-    counts = np.zeros(features.shape)
-    # Along all rows: a row's first feature is a first one.
-    counts[first] = np.diff(np.flatnonzero(first[there]), append=np.count_nonzero(there))
-    return features, counts
 
 
 def labels_in(column: Any, table: Columns, label: str, row: int) -> AnyArray:

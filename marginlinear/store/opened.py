@@ -15,6 +15,7 @@ from marginlinear import params
 from marginlinear._core.rows import Rows
 from marginlinear._typing import AnyArray, ArrayLike, BoolArray, MatrixLike, PathLike
 from marginlinear.data.arrays import CSR
+from marginlinear.data.columns import TableRule
 from marginlinear.errors import DataError, RowError
 from marginlinear.libsvm import LibsvmData
 from marginlinear.libsvm.reader import Progress
@@ -192,6 +193,14 @@ class Store(Summary):
     @property
     def labels(self) -> AnyArray:
         return self.y
+
+    @property
+    def table(self) -> TableRule | None:
+        """How columns of Parquet or Arrow became the features; None of other sources, and where their names are not
+        kept."""
+        from marginlinear.store.writer import rule_in
+
+        return rule_in(self) if self.meta.get("features") is not None else None
 
     def verify(self, chunk: int) -> None:
         """DataError where the values or columns of a chunk are not those that were written, or are no rows."""

@@ -17,6 +17,7 @@ from marginlinear import params
 from marginlinear._core.rows import Rows
 from marginlinear._typing import AnyArray, IntArray, RealArray
 from marginlinear.data.arrays import CSR, held, is_compressed
+from marginlinear.data.columns import TableRule
 from marginlinear.data.labels import labels_of, require_words
 from marginlinear.errors import DataError, RowError
 from marginlinear.libsvm import libsvm_blocks
@@ -82,8 +83,8 @@ def is_table(source: object) -> bool:
     return type(source).__module__.partition(".")[0] == "pyarrow"
 
 
-def rule_in(like: Store) -> dict[str, Any]:
-    """meta.json of a store of Parquet or Arrow, by whose rule another one is to be encoded."""
+def rule_in(like: Store) -> TableRule:
+    """That of a store of Parquet or Arrow, by which another one is to be encoded."""
     meta = getattr(like, "meta", None)
     if not isinstance(meta, dict):
         raise params.refusal("like", like, "a Store")
@@ -93,7 +94,7 @@ def rule_in(like: Store) -> dict[str, Any]:
     if meta["features"] is None:
         raise DataError(like.path, 0, 0, "this store, given as like, has too many features for their names to be kept: "
                         "write it again with categorical = 'hash'")
-    return meta
+    return TableRule.of_meta(meta)
 
 
 def checked_parts(source: Any) -> Iterator[tuple[CSR, AnyArray]]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from marginlinear.compare.methods import contestant_of
-from marginlinear.compare.sets import PACKED, Dataset, dataset
+from marginlinear.compare.sets import Dataset, dataset
+from marginlinear.data.reading import PACKED
 from marginlinear.params import BIAS
 
 if TYPE_CHECKING:

@@ -1,0 +1,103 @@
+"""margin-check: what is in a data file, what is wrong with it, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+from marginlinear import params
+from marginlinear.cli.command import command
+from marginlinear.cli.data import (
+    LISTED,
+    OF_NAMES,
+    is_parquet,
+    is_store,
+    is_table,
+    names_in,
+    progress_of,
+    refuse_with_tables,
+)
+from marginlinear.cli.output import DONE, FAILURE, StatusLine, opening, settle_blas
+from marginlinear.options import MULTILABEL, QUIET, TEXT_LABELS, ZERO_BASED, CommandLine, UsageError
+from marginlinear.params import Param
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from marginlinear.data.report import DataReport
+
+PROGRAM = "margin-check"
+JSON = Param("json", bool, False, "one JSON object in place of the text")
+ERRORS = Param("errors", int, 20, "lines that are wrong shown at most; the others are counted", "[0, inf)")
+TABLE = (params.LABEL, params.CATEGORIES, params.LEAVE_OUT)
+READING = (ZERO_BASED, TEXT_LABELS, MULTILABEL, *TABLE)
+OPTIONS = (ERRORS, JSON, *READING, QUIET._replace(help="no progress"))
+WIDTH = 110
+
+USAGE = """\
+usage: margin-check [options] data_file
+
+Show what is in a data file, what is wrong with it, and what to do about it.
+
+That is rows, features, values, labels; each line that is wrong, as training would refuse it, with what is wrong first;
+rows that are equal, or empty, features that are of no use or of other scales; and what to do about each.
+
+The data_file is LIBSVM text ('-': standard input), a table (.csv, .tsv, .parquet), packed or not (.gz, .bz2, .xz), or a
+store. A file is read a part at a time; what is held grows with the number of rows, by some 80 bytes each, and of
+features.
+"""
+STATUSES = ("Exit status: 0 nothing is wrong, 1 training would refuse the file, or it cannot be read, 2 bad usage, 130 "
+            "interrupted.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns its exit status."""
+    return command(PROGRAM, argv, OPTIONS, USAGE, work, statuses=STATUSES)
+
+
+def work(line: CommandLine) -> int:
+    if len(line.files) != 1:
+        raise UsageError("one data_file is needed" + (f", not {' '.join(line.files)}" if line.files else ""))
+    path = line.files[0]
+    if is_table(path):
+        refuse_with_tables(line, path, (ZERO_BASED, MULTILABEL, *((TEXT_LABELS,) if is_parquet(path) else ())))
+    for param in READING:
+        if line.given(param) and (is_store(path) or (param in TABLE and not is_table(path))):
+            raise UsageError(f"{param.flag} is of no use with {path}: "
+                             + (OF_NAMES if param in TABLE else "a store knows its rows"))
+    most, as_json, quiet = line.value(ERRORS), line.value(JSON), line.value(QUIET)
+    given = {"zero_based": line.value(ZERO_BASED), "text_labels": line.value(TEXT_LABELS) or None,
+             "multilabel": line.value(MULTILABEL) or None, "label": line.value(params.LABEL),
+             "categories": names_in(line.value(params.CATEGORIES)), "leave_out": names_in(line.value(params.LEAVE_OUT))}
+    settle_blas()
+    from marginlinear.data.report import check
+
+    with StatusLine(quiet) as status, opening("open input file", path):
+        report = check(path, max_errors=most, progress=progress_of(f"reading {path}", status), **given)
+    print(json.dumps(report.to_dict(), allow_nan=False) if as_json else "\n".join(lines_of(report)))
+    return DONE if report.ok else FAILURE
+
+
+def lines_of(report: DataReport) -> Iterator[str]:
+    """The text of a report."""
+    yield report.title()
+    if report.rows:
+        yield f"labels: {report.label_text(LISTED)}"
+    if report.n_errors:
+        yield f"\n{report.n_errors:,} line{'s' if report.n_errors > 1 else ''} with an error, which training would refuse:"
+        yield from (f"  {error}" for error in report.errors)
+        if report.n_errors > len(report.errors):
+            yield f"  and {report.n_errors - len(report.errors):,} others; --errors N shows more"
+    if report.findings:
+        yield ""
+    for finding in report.findings:
+        yield from textwrap.wrap(f"{'ERROR: ' if finding.is_error else ''}{finding.text}", WIDTH,
+                                 subsequent_indent="    ", break_on_hyphens=False)
+        yield from textwrap.wrap(finding.advice, WIDTH, initial_indent="    ", subsequent_indent="    ",
+                                 break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
