@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 
 from marginlinear.cli import compare as margin_compare
-from marginlinear.compare import Comparison, compare
+from marginlinear.compare import Comparison, Forecast, compare, foresight, forecast, study
 from marginlinear.compare import statistics as S
-from marginlinear.compare.contestants import Tried, best_of
+from marginlinear.compare.contestants import Fitted, Tried, best_of
 from marginlinear.compare.design import Design
+from marginlinear.compare.foresight import Expected, extrapolated
 from marginlinear.compare.grids import AXES, grid_of
 from marginlinear.compare.measures import Predictions, measure
 from marginlinear.compare.methods import contestant_of
@@ -430,7 +432,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     base = ["-s", "l2svc,odm", "--grid", "odm:C=1,mu=0.5,theta=0.2", "--splits", "2", "--folds", "3", "--label", "what"]
     assert margin_compare.main([*base, "--journal", "j", "-o", "r.json", "-o", "r.md", "d.csv"]) == 0
     told = capsys.readouterr()
-    assert told.out == (tmp_path / "r.md").read_text() and told.err == "" and "| d " in told.out
+    assert told.out == (tmp_path / "r.md").read_text() and "| d " in told.out
+    assert re.fullmatch(r"4 trials, 52 fits: about \d+ s on \d+ threads?\n", told.err)
     assert margin_compare.main([*base, "--resume", "j", "-q", "-o", "again.json", "d.csv"]) == 0
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "r.json").read_bytes()
     # Groups are a column, which is no feature then; and a test part that came with the set.
@@ -551,9 +554,95 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(margin_compare.Progress, "__call__", stop)
     words = ["-s", "l2svc", "-c", "1", "--splits", "4", "--threads", "1"]
     assert margin_compare.main([*words, "--journal", "j", "d"]) == 130
-    assert capsys.readouterr().err == ("2 of 4 trials are in j: the same command with --resume j goes on\n"
-                                       "margin-compare: interrupted\n")
+    assert capsys.readouterr().err.partition("\n")[2] == (
+        "2 of 4 trials are in j: the same command with --resume j goes on\nmargin-compare: interrupted\n")
     assert margin_compare.main([*words, "d"]) == 130 and "nothing was kept" in capsys.readouterr().err
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert margin_compare.main([*words, "--resume", "j", "d"]) == 0 and "| d " in capsys.readouterr().out
+
+
+# ---- How long it takes
+
+
+class Clock:
+    """A time of its own, and a contestant whose trials take a known part of it: 0.001 s a row of a search's fits, by
+    the point's C, and as much for the last fit."""
+
+    label, key, described, regression = "clocked", {}, "clocked", False
+
+    def __init__(self):
+        self.now, self.searched = 0.0, []
+
+    def perf_counter(self):
+        return self.now
+
+    def unfit(self, task):
+        return None
+
+    def points(self, task):
+        return [{"C": c, "other": other} for other in range(8) for c in (1.0, 2.0)]
+
+    def chains(self, points):
+        return [[p, p + 1] for p in range(0, len(points), 2)]
+
+    def search(self, task, points):
+        self.searched.append((len(task.y), len(points), task.tried))
+        rows = sum((task.fold_of != fold).sum() for fold in task.at_work)
+        self.now += 0.001 * rows * sum(point["C"] for point in points)
+        return [Tried(point, 0.5, 0) for point in points]
+
+    def fit(self, task, point, probability):
+        self.now += 0.001 * len(task.y)
+        return Fitted(lambda X: (np.zeros(len(X), dtype=int), None), "converged")
+
+
+def test_seconds_are_foreseen(monkeypatch):
+    """Seconds in proportion to the rows are told exactly, of few rows, chains and folds; what is cheap is all tried."""
+    X = np.random.default_rng(0).standard_normal((4000, 2))
+    y = np.arange(4000) % 2
+    few = [(62, 8, 1), (62, 8, 1), (250, 8, 1)]
+    for splits, expected in ((3, few), (500, [*few, (1000, 8, 1), (1000, 16, None)])):
+        clock = Clock()
+        monkeypatch.setattr(foresight, "time", clock)
+        monkeypatch.setattr(study, "time", clock)
+        found = forecast({"some": (X, y)}, [clock], splits=splits, train_size=0.25, folds=4, level=0.1, threads=2)
+        assert clock.searched == expected
+        (part,) = found.parts
+        assert (part.trials, part.fits, found.fits) == (splits, 65, 65 * splits)
+        # 16 points of C = 1 or 2, each on 4 times 750 rows, and a fit on 1000.
+        assert part.seconds == pytest.approx(0.001 * (3000 * 24 + 1000), rel=0.02)
+        assert found.wait == pytest.approx(max(part.seconds, found.seconds / 2))
+
+
+def test_seconds_of_more_rows():
+    assert extrapolated([(100, 2.0)], 300) == 6
+    assert extrapolated([(50, 9.0), (100, 2.0), (400, 5.0)], 1000) == pytest.approx(5 + 0.01 * 600)
+    assert extrapolated([(100, 1.0), (400, 8.0)], 1000) == pytest.approx(8 * 2.5**1.5)
+    assert extrapolated([(100, 1.0), (400, 0.9)], 1000) == pytest.approx(0.9)
+    progress = margin_compare.Progress(margin_compare.StatusLine(True), False, Forecast(
+        [Expected("a", "slow", 10, 1, 9.0), Expected("a", "quick", 10, 1, 1.0)], 2))
+    assert progress.left(0) == pytest.approx(50)
+    for done in range(10):
+        progress({"set": "a", "method": "quick", "split": done}, done + 1, 20)
+    # Twice as slow as expected: those that are left take 90 s of two threads, not the 10 s that as many have taken.
+    assert progress.left(10) == pytest.approx(90 * (10 + 1) / (10 + 2))
+
+
+def test_a_dry_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d").write_text("1 1:1\n2 1:2\n1 1:1.5 2:1\n2 2:1\n" * 10)
+    words = ["-s", "l2svc,lpmcsvm", "-c", "1", "--splits", "3", "--folds", "2", "--threads", "1", "d"]
+    assert margin_compare.main([*words, "--dry-run", "--journal", "j", "-o", "r.json"]) == 0
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [row[:4] for row in rows] == [["d", "l2svc", "3", "3"], ["d", "lpmcsvm", "3", "27"], ["all", "", "6", "30"]]
+    assert all(float(row[4]) > 0 for row in rows) and [path.name for path in tmp_path.iterdir()] == ["d"]
+    assert margin_compare.main([*words, "-q", "--journal", "j", "-o", "r.json"]) == 0
+    trials = json.loads((tmp_path / "r.json").read_text())["trials"]
+    assert [trial["fits"] + 1 for trial in trials] == [1, 9] * 3
+    capsys.readouterr()
+    # What the journal has is not made again, and tells the seconds.
+    assert margin_compare.main([*words, "--dry-run", "--resume", "j", "--splits", "5"]) == 0
+    line = capsys.readouterr().out.splitlines()[3].split("|")
+    seconds = sum(sum(trial["seconds"].values()) for trial in trials if trial["method"] == "lpmcsvm") / 3
+    assert line[3:5] == [" 2      ", " 18   "] and float(line[5]) == pytest.approx(2 * seconds, rel=0.01)

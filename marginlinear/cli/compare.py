@@ -6,8 +6,8 @@ import math
 import os
 import sys
 import time
+import warnings
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from marginlinear import options, params, registry
@@ -17,6 +17,7 @@ from marginlinear.cli.command import command
 from marginlinear.cli.data import names_in
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
+from marginlinear.compare import parameters
 from marginlinear.compare.parameters import (
     BIAS,
     FOLDS,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from marginlinear.compare import Comparison
+    from marginlinear.compare import Comparison, Forecast
 
 PROGRAM = "margin-compare"
 METHODS = Param("solver", str, None, "methods, with commas between, as in l2svc,odm; or one with values of its own, as "
@@ -69,6 +70,8 @@ JOURNAL = Param("journal", str, None, "write each trial down as it ends: what --
                 brief="write each trial down as it ends")
 RESUME = Param("resume", str, None, "go on with the comparison of this --journal; sets, methods and splits may be "
                "added", metavar="FILE")
+DRY_RUN = Param("dry_run", bool, False, "only print how many fits there are of each set and method, and about how many "
+                "seconds they take on one thread; nothing is written")
 VERBOSE = Param("verbose", bool, False, "tell of every trial, on stderr")
 
 PROTOCOL = Param("protocol", str, None, "make a table of a paper again, beside the paper's figures: ldm2014-linear, "
@@ -91,8 +94,7 @@ DATA = (params.SCALE._replace(help="scale the rows, as the training part says ho
 CLUSTER = cluster.CLUSTER._replace(help="run trials on this Dask cluster, as in tcp://host:8786; local:N starts N "
                                    "processes here. The files have to be there for all workers under their names")
 SCHEDULER_FILE = cluster.SCHEDULER_FILE._replace(help=cluster.SCHEDULER_FILE.help.replace("train", "run trials"))
-WORK = (OUTPUT, JOURNAL, RESUME, THREADS, CLUSTER, SCHEDULER_FILE,
-        options.QUIET, VERBOSE)
+WORK = (OUTPUT, JOURNAL, RESUME, DRY_RUN, THREADS, CLUSTER, SCHEDULER_FILE, options.QUIET, VERBOSE)
 # Of all methods that have them, unless a method's own text says otherwise.
 RUN = tuple(BIAS if param is params.BIAS else param for param in params.RUN
             if param not in (params.SEED, params.THREADS))
@@ -210,8 +212,7 @@ class Comparing:
             raise UsageError(f"the methods are missing: give -s METHODS, such as -s {registry.DEFAULT},l2svc")
         self.common = self._common(line)
         self.grids = dict(_grid(text) for text in line.values(GRID))
-        self.design = {param.name: line.value(param) for param in
-                       (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, FOLDS, SEED, LABEL_NOISE)}
+        self.design = {param.name: line.value(param) for param in parameters.DESIGN}
         for param in (SPLITS, TRAIN_SIZE, TEST_SIZE):
             if line.given(param) and line.given(OUTER_FOLDS):
                 raise UsageError(f"{param.flag} is of random splits: leave it out with {OUTER_FOLDS.flag}")
@@ -234,11 +235,12 @@ class Comparing:
         self.journal, self.resume = line.value(JOURNAL), line.value(RESUME)
         if self.journal and self.resume:
             raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {JOURNAL.flag}")
-        self.cluster = cluster.place_of(line)
+        self.cluster, self.dry = cluster.place_of(line), line.value(DRY_RUN)
         require_apart(read, [*((OUTPUT.flag, path) for path in self.writing.outputs), (JOURNAL.flag, self.journal),
                              (RESUME.flag, self.resume)])
         self.status = StatusLine(self.writing.quiet or line.value(VERBOSE))
-        self.progress = Progress(self.status, line.value(VERBOSE))
+        self.verbose = line.value(VERBOSE)
+        self.progress: Progress  # from when it is known how long all takes
 
     def _common(self, line: CommandLine) -> dict[str, Any]:
         """What is given for all methods; UsageError where none has it."""
@@ -274,17 +276,24 @@ class Comparing:
 
     def run(self) -> int:
         settle_blas()
-        self.writing.check()
+        if not self.dry:
+            self.writing.check()
         with self.status:
-            found = self._made(self._prepared())
+            arguments, made = self._prepared()
+            expected = self._expected(arguments)
+            if self.dry:
+                print(expected, end="")
+                return DONE
+            self.progress = Progress(self.status, self.verbose, expected)
+            found = made(self._compared(arguments))
         self.writing.write(found)
         if all(trial["reason"] is not None for trial in found.trials):
             raise Failure(f"nothing could be tried: {found.trials[0]['reason']}")
         return DONE
 
-    def _prepared(self) -> Callable[..., Any]:
-        """`compare`, but for what `_made` says."""
-        from marginlinear.compare.api import compare, plan_of
+    def _prepared(self) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+        """(Arguments of `compare`, what becomes of the Comparison)."""
+        from marginlinear.compare.api import plan_of
         from marginlinear.compare.design import Design
         from marginlinear.compare.methods import contestants_of
 
@@ -294,14 +303,36 @@ class Comparing:
                     self.judging["margins"])
         except ValueError as error:
             raise UsageError(error) from None
-        return partial(compare, self._sources(), methods, **self.design, **self.judging, scale=self.scale)
+        return {"sets": self._sources(), "methods": methods, **self.design, **self.judging,
+                "scale": self.scale}, lambda found: found
 
-    def _made(self, work: Callable[..., Any]) -> Any:
+    def _expected(self, arguments: Mapping[str, Any]) -> Forecast | None:
+        """How long it takes, which is told before it begins; None where nobody asks."""
+        if self.writing.quiet and not self.dry:
+            return None
+        from marginlinear.compare import forecast
+        from marginlinear.problem import counted
+
+        self.status.show("timing some fits on a part of the rows")
+        with warnings.catch_warnings(), opening("use journal", self.resume or self.journal):
+            # Fits on few rows warn of what those on all of them do not.
+            warnings.simplefilter("ignore")
+            found = forecast(**arguments, threads=self.threads, journal=self.journal, resume=self.resume)
+        self.status.wipe()
+        if not self.dry:
+            where = "one thread of this machine" if self.cluster else counted(found.threads, "thread")
+            tell(f"{counted(found.trials, 'trial')}, {counted(found.fits, 'fit')}: about "
+                 f"{_span(found.seconds if self.cluster else found.wait)} on {where}")
+        return found
+
+    def _compared(self, arguments: Mapping[str, Any]) -> Comparison:
+        from marginlinear.compare import compare
+
         try:
             with _warnings_told(), self.cluster.executor() if self.cluster else _nowhere() as executor, opening(
                     "use journal", self.resume or self.journal):
-                return work(threads=self.threads, journal=self.journal, resume=self.resume, executor=executor,
-                            progress=self.progress)
+                return compare(**arguments, threads=self.threads, journal=self.journal, resume=self.resume,
+                               executor=executor, progress=self.progress)
         except KeyboardInterrupt:
             self.status.wipe()
             if self.resume or self.journal:
@@ -365,7 +396,7 @@ class Reproducing(Comparing):
         self.folder = line.value(FOLDER)
         self._settle(line, [])
 
-    def _prepared(self) -> Callable[..., Any]:
+    def _prepared(self) -> tuple[dict[str, Any], Callable[[Any], Any]]:
         from marginlinear.compare.protocols.reproduction import prepared
 
         try:
@@ -377,30 +408,52 @@ class Reproducing(Comparing):
 
 
 class Progress:
-    """What is told of trials as they end."""
+    """What is told of trials as they end.
 
-    def __init__(self, status: StatusLine, verbose: bool) -> None:
-        self.status, self.verbose = status, verbose
-        self.done = self.total = self.made = 0
+    Parameters
+    ----------
+    status : StatusLine
+    verbose : bool
+    expected : Forecast or None
+        Without it the status line does not tell how much time is left.
+    """
+
+    # What was expected counts as if it had been measured on this part of the work.
+    PRIOR = 0.02
+
+    def __init__(self, status: StatusLine, verbose: bool, expected: Forecast | None) -> None:
+        self.status, self.verbose, self.expected = status, verbose, expected
+        self.done = self.total = 0
+        # Seconds that were expected of the trials that are made.
+        self.made = 0.0
         self.began = time.monotonic()
 
+    def left(self, elapsed: float) -> float:
+        """Seconds to come: what is expected of the trials that are left, by how the others have kept to it."""
+        if self.expected is None or not self.expected.seconds:
+            return 0.0
+        whole = self.expected.seconds
+        pace = (elapsed + self.PRIOR * self.expected.wait) / (self.made + self.PRIOR * whole)
+        return pace * max(0.0, whole - self.made)
+
     def __call__(self, trial: Mapping[str, Any], done: int, total: int) -> None:
-        self.done, self.total, self.made = done, total, self.made + 1
-        left = (time.monotonic() - self.began) / self.made * (total - done)
+        self.done, self.total = done, total
+        left = ""
+        if self.expected is not None:
+            self.made += self.expected.of_trial(trial["set"], trial["method"])
+            left = f", about {_span(self.left(time.monotonic() - self.began))} left"
         place = f"{trial['set']} split {trial['split'] + 1} {trial['method']}"
         if self.verbose:
             values = ", ".join(f"{metric} {_shown(value)}" for metric, value in trial["scores"].items())
             tell(f"{place}: {trial['reason'] or values}, {sum(trial['seconds'].values()):.2f} s, "
                  f"{trial['status'] or 'not tried'}")
         bar = "#" * (BAR * done // total)
-        self.status.show(f"[{bar:<{BAR}}] {done}/{total} trials, about {_span(left)} left; {place}")
+        self.status.show(f"[{bar:<{BAR}}] {done}/{total} trials{left}; {place}")
 
 
 @contextmanager
 def _warnings_told() -> Iterator[None]:
     """Warnings of the block once each, at its end, but for those of fits that did not converge, which are counted."""
-    import warnings
-
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield

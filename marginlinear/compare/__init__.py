@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from marginlinear.compare.api import compare
+    from marginlinear.compare.api import compare, forecast
+    from marginlinear.compare.foresight import Forecast
     from marginlinear.compare.result import Comparison
 
-_HOME = {"compare": "marginlinear.compare.api", "Comparison": "marginlinear.compare.result"}
-__all__ = ["Comparison", "compare"]
+_HOME = {"compare": "marginlinear.compare.api", "forecast": "marginlinear.compare.api",
+         "Comparison": "marginlinear.compare.result", "Forecast": "marginlinear.compare.foresight"}
+__all__ = ["Comparison", "Forecast", "compare", "forecast"]
 
 
 # To a type checker it would stand for any name.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marginlinear import params as P
 from marginlinear.compare import parameters as D
 from marginlinear.compare.design import Design
+from marginlinear.compare.foresight import Forecast, forecast_of
 from marginlinear.compare.journal import Journal
 from marginlinear.compare.measures import metrics_of
 from marginlinear.compare.methods import contestants_of, regression_of
 from marginlinear.compare.result import Comparison, Entrant
 from marginlinear.compare.sets import require_distinct, sources_of
 from marginlinear.compare.study import Plan, run
+from marginlinear.threads import default_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from marginlinear._typing import Integer, PathLike, Scale
     from marginlinear.compare.contestants import Contestant
-    from marginlinear.compare.study import Trial
+    from marginlinear.compare.study import Source, Trial
 
 
 def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.default,
@@ -94,33 +96,89 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
     DataError
         For a file that is wrong, and the journal of another comparison.
     """
-    design = Design(D.SPLITS.check(splits), D.TRAIN_SIZE.check(train_size),
-                      None if test_size is None else D.TEST_SIZE.check(test_size),
-                      None if outer_folds is None else D.OUTER_FOLDS.check(outer_folds), D.REPEATS.check(repeats),
-                      D.FOLDS.check(folds), D.SEED.check(seed), D.LABEL_NOISE.check(label_noise))
+    level, rope = D.LEVEL.check(level), D.ROPE.check(rope)
+    P.check_flag("certified_only", certified_only)
+    given = _prepared(sets, methods, {
+        "splits": splits, "train_size": train_size, "test_size": test_size, "outer_folds": outer_folds,
+        "repeats": repeats, "folds": folds, "seed": seed, "label_noise": label_noise}, metric, select, scale, margins,
+        journal, resume, threads, grids, common)
+    plan, sources, contestants, kept, threads = given
+    with nullcontext() if kept is None else kept.opened(fresh=resume is None):
+        found = run(plan, sources, contestants, given.known, threads, kept, executor,
+                    P.check_function("progress", progress))
+    entrants = [Entrant(one.label, one.described, one.key) for one in contestants]
+    told = {source.name: found.sets[source.name] for source in sources}
+    return Comparison(plan, entrants, told, found.trials, level=level, rope=rope, certified_only=certified_only)
+
+
+def forecast(sets: Any, methods: Iterable[Any], *, metric: str | Sequence[str] | None = None,
+             select: str | None = None, scale: Scale | None = None, margins: bool = False,
+             journal: PathLike | None = None, resume: PathLike | None = None, threads: Integer | None = None,
+             grids: Mapping[str, str] | None = None, **others: Any) -> Forecast:
+    """What `compare` would have to do, and about how long that would take. Nothing is written.
+
+    A trial of each set and method is timed on ever more of the rows, with a part of the grid in one inner fold, until
+    that has taken some hundredths of all its trials.
+
+    Parameters
+    ----------
+    sets, methods, metric, select, scale, margins, journal, resume, threads, grids, **others
+        As of `compare`. Trials that are in `resume` are not to be made again, and those of the same set and method
+        take what they took.
+
+    Returns
+    -------
+    Forecast
+        `print` it for a table: a line a set and method.
+
+    Raises
+    ------
+    ValueError, TypeError, DataError
+        As `compare`.
+    """
+    design = {param.name: others.pop(param.name, None) for param in D.DESIGN}
+    common = {name: value for name, value in others.items() if name not in NOT_OF_TRIALS}
+    given = _prepared(sets, methods, design, metric, select, scale, margins, journal, resume, threads, grids, common)
+    return forecast_of(given.plan, given.sources, given.contestants, given.known, given.threads or default_threads())
+
+
+# What `compare` takes that no trial depends on.
+NOT_OF_TRIALS = ("level", "rope", "certified_only", "executor", "progress")
+
+
+class _Prepared(NamedTuple):
+    plan: Plan
+    sources: list[Source]
+    contestants: list[Contestant]
+    kept: Journal | None
+    threads: int | None
+
+    @property
+    def known(self) -> dict[tuple[str, str, int], Trial]:
+        return {} if self.kept is None else self.kept.known
+
+
+def _prepared(sets: Any, methods: Iterable[Any], design: Mapping[str, Any], metric: str | Sequence[str] | None,
+              select: str | None, scale: Scale | None, margins: bool, journal: PathLike | None,
+              resume: PathLike | None, threads: Integer | None, grids: Mapping[str, str] | None,
+              common: Mapping[str, Any]) -> _Prepared:
+    """All that can be wrong with the arguments is found here."""
     contestants = contestants_of(methods, {D.BIAS.name: D.BIAS.default, **common}, grids)
-    plan = plan_of(contestants, design, metric, select, scale, P.check_flag("margins", margins))
+    plan = plan_of(contestants, Design(**P.resolve(D.DESIGN, design)), metric, select, scale,
+                   P.check_flag("margins", margins))
     sources = sources_of(sets)
     require_distinct(sources)
     if not sources:
         raise ValueError("sets: there is none: give paths, or a dict of a name and (X, y)")
     if journal is not None and resume is not None:
         raise ValueError("journal and resume are both given: resume goes on writing its own file")
-    level, rope = D.LEVEL.check(level), D.ROPE.check(rope)
     written = journal if resume is None else resume
     kept = None if written is None else Journal(P.check_path("journal", written), plan.header())
     if kept is not None and resume is not None:
         kept.read()
     elif kept is not None:
         kept.require_new()
-    with nullcontext() if kept is None else kept.opened(fresh=resume is None):
-        found = run(plan, sources, contestants, {} if kept is None else kept.known,
-                    None if threads is None else P.THREADS.check(threads), kept, executor,
-                    P.check_function("progress", progress))
-    entrants = [Entrant(one.label, one.described, one.key) for one in contestants]
-    told = {source.name: found.sets[source.name] for source in sources}
-    return Comparison(plan, entrants, told, found.trials, level=level, rope=rope,
-                      certified_only=P.check_flag("certified_only", certified_only))
+    return _Prepared(plan, sources, contestants, kept, None if threads is None else P.THREADS.check(threads))
 
 
 def plan_of(contestants: Sequence[Contestant], design: Design, metric: str | Sequence[str] | None, select: str | None,

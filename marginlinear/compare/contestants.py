@@ -36,6 +36,8 @@ class Task(NamedTuple):
     seed, threads : int
     cancel : threading.Event or None
         Once set, what is at work ends with Cancelled; threads is then 1.
+    tried : int or None
+        So many of the inner folds alone are tried, the first ones; None: all.
     """
 
     X: Any
@@ -46,10 +48,16 @@ class Task(NamedTuple):
     seed: int
     threads: int
     cancel: threading.Event | None
+    tried: int | None = None
 
     @property
     def folds(self) -> int:
         return int(self.fold_of.max()) + 1
+
+    @property
+    def at_work(self) -> range:
+        """The folds that are tried."""
+        return range(self.folds if self.tried is None else min(self.tried, self.folds))
 
     def go_on(self) -> None:
         if self.cancel is not None and self.cancel.is_set():
@@ -123,6 +131,10 @@ class Contestant(Protocol):
 
     def points(self, task: Task) -> list[dict[str, Any]]:
         """The points of its grid for these rows, the first of equally good ones being taken."""
+        ...
+
+    def chains(self, points: list[dict[str, Any]]) -> list[list[int]]:
+        """Numbers of the points, those together that are tried one after the other, each from the last one's fit."""
         ...
 
     def search(self, task: Task, points: list[dict[str, Any]]) -> list[Tried]:

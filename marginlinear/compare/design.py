@@ -104,7 +104,7 @@ class Design(NamedTuple):
             fold_of = folds_of(y if stratify else np.zeros(m), self.outer_folds, self._seed(name, repeat), groups)
             return Split(np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold))
         rng = np.random.default_rng(self._seed(name, number))
-        order = _spread(y if stratify else np.zeros(m), rng) if groups is None else None
+        order = spread(y if stratify else np.zeros(m), rng) if groups is None else None
         train = _rows(self.train_size, m, "train_size")
         test = m - train if self.test_size is None else _rows(self.test_size, m, "test_size")
         if train + test > m:
@@ -136,7 +136,7 @@ class Design(NamedTuple):
         return [self.seed, zlib.crc32(name.encode()), number]
 
 
-def _spread(y: AnyArray, rng: np.random.Generator) -> IntpArray:
+def spread(y: AnyArray, rng: np.random.Generator) -> IntpArray:
     """The rows in a random order of which each beginning, and each end, has its part of each class.
 
     Of a class with c rows the i-th stands at (i + u)/c, u random in [0, 1) and the same for the class.

@@ -61,9 +61,13 @@ class External(ABC):
     def points(self, task: Task) -> list[dict[str, Any]]:
         return [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
 
+    def chains(self, points: list[dict[str, Any]]) -> list[list[int]]:
+        return [[p] for p in range(len(points))]
+
     def search(self, task: Task, points: list[dict[str, Any]]) -> list[Tried]:
-        scores, short = np.full((len(points), task.folds), math.nan), [0] * len(points)
-        for fold in range(task.folds):
+        at_work = task.at_work
+        scores, short = np.full((len(points), len(at_work)), math.nan), [0] * len(points)
+        for fold in at_work:
             inside, outside = np.flatnonzero(task.fold_of != fold), np.flatnonzero(task.fold_of == fold)
             part = task._replace(X=select_rows(task.X, inside), y=task.y[inside])
             held_out, y = select_rows(task.X, outside), task.y[outside]
@@ -72,7 +76,7 @@ class External(ABC):
                 fitted = self.fit(part, point, False)
                 scores[p, fold] = chosen_by(task.metric, y, *fitted.predict(held_out))
                 short[p] += not fitted.certified
-        sizes = np.bincount(task.fold_of, minlength=task.folds)
+        sizes = np.bincount(task.fold_of, minlength=task.folds)[:len(at_work)]
         return [Tried(point, pooled(task.metric, scores[p], sizes), short[p]) for p, point in enumerate(points)]
 
     @abstractmethod

@@ -72,6 +72,9 @@ class Registered:
     def points(self, task: Task) -> list[dict[str, Any]]:
         return G.points_of(self.grid, self.method, self.fixed)
 
+    def chains(self, points: list[dict[str, Any]]) -> list[list[int]]:
+        return G.chains_of(points, _axis(points, self.method))
+
     def search(self, task: Task, points: list[dict[str, Any]]) -> list[Tried]:
         try:
             return self._searched(task, points)
@@ -93,13 +96,15 @@ class Registered:
         params = {**self.fixed, P.SEED.name: task.seed, P.THREADS.name: task.threads}
         folds = Folds(task.X, task.y, task.folds, task.seed, None, None, False, self.method, task.fold_of)
         fits = Fits(self.method, folds, params, points, _axis(points, self.method), cancel=task.cancel)
-        scores, short = np.full((len(points), folds.n), math.nan), [0] * len(points)
-        for chain in fits.run(fits.missing(())):
+        at_work = task.at_work
+        scores, short = np.full((len(points), len(at_work)), math.nan), [0] * len(points)
+        for chain in fits.run([(fold, chain) for fold, chain in fits.missing(()) if fold in at_work]):
             for p, fold, found in chain:
                 scores[p, fold] = chosen_by(task.metric, folds.places[found.rows], found.places, found.scores)
                 short[p] += fell_short(found.info.status)
         task.go_on()
-        return [Tried(point, pooled(task.metric, scores[p], folds.sizes), short[p]) for p, point in enumerate(points)]
+        sizes = folds.sizes[:len(at_work)]
+        return [Tried(point, pooled(task.metric, scores[p], sizes), short[p]) for p, point in enumerate(points)]
 
     def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
         model = fit_model(task.X, task.y, solver=self.method.name, cancel=task.cancel, probability=probability,

@@ -100,15 +100,16 @@ def reproduce(protocol: Protocol | str, data: PathLike | None, *, published: Pat
     OSError, DataError
         For figures that cannot be read, and as `compare`.
     """
-    return prepared(get(protocol) if isinstance(protocol, str) else protocol, data, published=published,
-                    repetitions=repetitions, sets=sets, methods=methods, grids=grids, margins=margins)(
-        threads=threads, journal=journal, resume=resume, executor=executor, progress=progress)
+    arguments, made = prepared(get(protocol) if isinstance(protocol, str) else protocol, data, published=published,
+                               repetitions=repetitions, sets=sets, methods=methods, grids=grids, margins=margins)
+    return made(compare(**arguments, threads=threads, journal=journal, resume=resume, executor=executor,
+                        progress=progress))
 
 
 def prepared(preset: Protocol, data: PathLike | None, *, published: PathLike, repetitions: int | None,
              sets: Sequence[str] | None, methods: Sequence[str] | None, grids: Mapping[str, str] | None, margins: bool,
-             ) -> Callable[..., Reproduction]:
-    """`reproduce`, all of it that can be wrong being found, but for what the work is done with."""
+             ) -> tuple[dict[str, Any], Callable[[Comparison], Reproduction]]:
+    """(arguments of `compare`, what makes a Reproduction of the Comparison); all that can be wrong is found."""
     figures = read_published(os.path.join(os.fsdecode(published), preset.published)) if preset.published else {}
     for name in sets or ():
         preset.set_of(name)
@@ -127,12 +128,9 @@ def prepared(preset: Protocol, data: PathLike | None, *, published: PathLike, re
         told = {name: told[name] for name in ("outer_folds", "repeats", "folds", "seed")}
     left = [name for name in at_hand if name not in there]
 
-    def work(**how: Any) -> Reproduction:
-        found = compare(there, contestants, **told, metric=METRIC, scale=preset.scale, level=LEVEL,
-                        certified_only=False, margins=margins, **how)
-        return Reproduction(preset, found, figures, lacking, dict(grids or {}), left)
-
-    return work
+    arguments = {"sets": there, "methods": contestants, **told, "metric": METRIC, "scale": preset.scale,
+                 "level": LEVEL, "certified_only": False, "margins": margins}
+    return arguments, lambda found: Reproduction(preset, found, figures, lacking, dict(grids or {}), left)
 
 
 class Reproduction:

@@ -45,6 +45,9 @@ class OfWidths:
         gammas = [1 / (2 * (factor * distance) ** 2) for factor in self.factors]
         return [{**point, self.gamma: gamma} for gamma in gammas for point in self.inner.points(task)]
 
+    def chains(self, points: list[dict[str, Any]]) -> list[list[int]]:
+        return self.inner.chains(points)
+
     def search(self, task: Task, points: list[dict[str, Any]]) -> list[Tried]:
         return self.inner.search(task, points)
 
