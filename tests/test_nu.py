@@ -1,5 +1,6 @@
 """nusvc and nusvr: their certificates in NumPy, LIBSVM's optimum, what nu promises, and what it cannot be."""
 
+import itertools
 import shutil
 import subprocess
 
@@ -8,7 +9,10 @@ import pytest
 from scipy import optimize, sparse
 
 import marginlinear as ml
+from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.pairs import BETWEEN
 from marginlinear.cli import train as margin_train
+from marginlinear.data.kernels import KernelRows
 from tests import oracles
 from tests.test_kernel_regression import GAMMA, coefficients, problem
 
@@ -176,3 +180,21 @@ def test_dense_rows_far_from_the_origin(solver, storage):
     assert far.info.converged
     assert far.info.objective == pytest.approx(near.info.objective, abs=3e-4 * max(1, abs(near.info.objective)))
     np.testing.assert_allclose(far.decision_function(X + 2**12), near.decision_function(X), atol=2e-2)
+
+
+@pytest.mark.parametrize("solver", ["nusvc", "oneclass"])
+def test_the_clock_is_seen_while_a_start_is_made(solver, monkeypatch):
+    """Most rows have a coefficient from the start on: a clock that goes on by 1 at each look ends it after some."""
+    X, y = classes(3000)
+    looks, made, fill = itertools.count(), [], KernelRows.fill
+
+    def count(rows, which, out):
+        made.extend(which)
+        fill(rows, which, out)
+
+    monkeypatch.setattr(Budget, "seconds", property(lambda self: float(next(looks))))
+    monkeypatch.setattr(KernelRows, "fill", count)
+    with pytest.warns(ml.ConvergenceWarning, match="time_limit"):
+        model = ml.train(X, y, solver=solver, nu=0.6, kernel="rbf", time_limit=2.0, threads=1)
+    assert 0 < len(made) <= 2 * BETWEEN and model.n_support == 0
+    assert model.info.status == "time_limit" and (model.info.objective, model.info.bound) == (0.0, -np.inf)

@@ -56,11 +56,6 @@ class HalfSpacePairs(PairFit):
         else:
             self._begin()
 
-    def _take(self, b: FloatArray) -> None:
-        self.engine.b[:] = b
-        which = np.flatnonzero(b)
-        self.engine.update(which, b[which, np.newaxis])
-
     def _clear(self) -> FloatArray:
         """How far each score is above rho."""
         engine = self.engine
@@ -96,19 +91,12 @@ class TwoSumPairs(PairFit):
             b[side] = np.sign(np.asarray(bound)[side]) * np.clip(self.total - (np.cumsum(room) - room), 0.0, room)
         self._take(b)
 
-    def _take(self, b: FloatArray) -> None:
-        self.engine.b[:] = b
-        coefficients = self._coefficients()
-        which = np.flatnonzero(coefficients)
-        self.engine.update(which, coefficients[which, np.newaxis])
-
     def _resume(self, start: State) -> None:
         """From variables of the same sums."""
         b, engine = start["variables"], self.engine
         inside = (b >= engine.lower).all() and (b <= engine.upper).all()
         if inside and all(abs(abs(b[side].sum()) - self.total) <= ROUNDING * self.total for side in self.sides):
-            engine.b[:] = b
-            self._refresh()
+            self._take(b, exactly=True)
         else:
             self._begin()
 

@@ -28,7 +28,7 @@ ITERATED = 0.5
 SHARPEST = 1e9
 # Of the rows, one in so many for the first steps, while they are so many for each feature; those end when they promise
 # to gain no more than this part of the objective.
-EVERY, EACH, ROUGH, ROUGH_STEPS, GOLDEN = 8, 16, 0.02, 10, (math.sqrt(5) - 1) / 2
+EVERY, EACH, ROUGH, ROUGH_STEPS, GOLDEN = 8, 16, 0.02, 20, (math.sqrt(5) - 1) / 2
 ON_A_KERNEL = "algorithm = 'newton' works on features, not on a kernel: take 'auto'"
 KINKED = "algorithm = 'newton' over a kernel needs a loss without kinks, and no variance of the margins: take 'auto'"
 SHARP = (f"algorithm = 'newton' over a kernel needs a mean of cost times K(x, x) of at most {SHARPEST:g}: here "

@@ -46,6 +46,8 @@ MARGIN = 0.01
 ABOVE = 1e-3
 # A sum of coefficients is 0 where it is within this part of theirs.
 ROUNDING = 1e-12
+# Rows of a start that are made between looks at the clock.
+BETWEEN = 128
 
 
 def dual_of(knots: Sequence[float], parts: Sequence[Any]) -> tuple[float, float, float] | None:
@@ -92,6 +94,8 @@ class PairFit:
         self.target, self.add, self.upper = self._dual_of(*loss)  # type: ignore[misc]  # which makes something of it
         self.flat = float(loss[0][-1])
         self.free_bias, self.offset = free_bias, 0.0
+        # What ran out before the variables of a start, and their scores, were there.
+        self.unfit: str | None = None
         self.random, self.n_iter = np.random.default_rng(run.seed), 0
 
     _dual_of = staticmethod(dual_of)
@@ -109,6 +113,24 @@ class PairFit:
     def _begin(self) -> None:
         """The variables before the first round, where they cannot all be 0."""
 
+    def _take(self, b: FloatArray, exactly: bool = False) -> None:
+        """Let the variables be b, and the scores follow, in float64 if `exactly`; where time runs out before they do,
+        all stay 0: a row of the kernel is made for each coefficient."""
+        engine, scores = self.engine, np.asarray(self.engine.scores)
+        engine.b[:] = b
+        coefficients = self._coefficients()
+        which = np.flatnonzero(coefficients)
+        for lo in range(0, len(which), BETWEEN):
+            self.unfit = self.budget.exhausted(0)
+            if self.unfit:
+                engine.b[:], scores[:], engine.drift = 0.0, 0.0, 0.0
+                return
+            some = which[lo:lo + BETWEEN]
+            if exactly:
+                self.problem.rows.add(some, coefficients[some, np.newaxis], scores[:, np.newaxis])
+            else:
+                engine.update(some, coefficients[some, np.newaxis])
+
     def convex(self) -> Solution | None:
         """The Solution; None where most duals are free: that is for methods that move all of them."""
         with self.problem.rows.cache() as cache:
@@ -124,6 +146,9 @@ class PairFit:
         else:
             self._resume(self.run.start)
         self.run.enlist(self)
+        if self.unfit:
+            # The variables may not have the sum that they must have: they bound nothing.
+            return self._solution(self._values()[0], -math.inf, self.unfit)
         exact = not np.any(engine.b)
         while True:
             objective, bound = self._values()
@@ -166,8 +191,9 @@ class PairFit:
         if self.free_bias and abs(np.sum(b)) > ROUNDING * np.abs(b).sum():
             # Of a fit without an offset.
             return
-        which = np.flatnonzero(b)
-        engine.update(which, b[which, np.newaxis])
+        self._take(b)
+        if self.unfit:
+            return
         # D(t b) = t sum_v target_v b_v - t^2/2 sum_v (F_v + add_v b_v) b_v
         scores, most = np.asarray(engine.scores), float(np.min(self.cost / start["cost"]))
         rise, bend = float((b * engine.target).sum()), float((b * (scores + engine.add * b)).sum())
@@ -271,13 +297,11 @@ class ResidualPairs(PairFit):
 
     def _resume(self, start: State) -> None:
         """From the duals of another fit, within the bounds of this one's."""
-        engine, b = self.engine, np.asarray(start["duals"])
+        b = np.asarray(start["duals"])
         if self.free_bias and abs(np.sum(b)) > ROUNDING * np.abs(b).sum():
             return
         part = min(1.0, float(np.min(self.cost / start["cost"])))
-        engine.b[:] = part * np.concatenate((np.maximum(b, 0.0), np.minimum(b, 0.0)))
-        which = np.flatnonzero(b)
-        engine.update(which, part * b[which, np.newaxis])
+        self._take(part * np.concatenate((np.maximum(b, 0.0), np.minimum(b, 0.0))))
 
     def _clear(self) -> FloatArray:
         """How far within the band each residual is."""
