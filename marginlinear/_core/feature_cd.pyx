@@ -379,28 +379,17 @@ cdef class FeatureCD:
 
     def _on_signs(self, matrix, slope, w, kinks, change):
         """(change, residual) where the model is least over the weights that are not 0, as long as these keep their
-        signs: those that would not become 0 together where that lowers the model, or the first of them alone."""
+        signs: towards there, those that come to 0 on the way staying at 0, and from there anew."""
         new, signs = w + change, np.sign(w + change)
-        residual = slope + matrix @ change
+        residual, step = slope + matrix @ change, np.zeros(len(w))
         for _ in range(CROSSINGS):
             free = np.flatnonzero(signs)
             if len(free) == 0:
                 break
-            step = solve(np.ascontiguousarray(matrix[np.ix_(free, free)]),
-                         -(residual[free] + kinks[free] * signs[free]), 1)
-            against = (new[free] + step) * signs[free] <= 0
-            move = np.zeros_like(new)
-            move[free] = np.where(against, -new[free], step)
-            image = matrix @ move
-            if against.any() and (residual + 0.5 * image) @ move + (kinks * signs) @ move >= 0:
-                reach = np.where(against, -new[free] / np.where(against, step, 1.0), np.inf)
-                against = np.arange(len(free)) == reach.argmin()
-                move[free] = reach.min() * step
-                image = matrix @ move
-            new += move
-            residual += image
-            new[free[against]] = signs[free[against]] = 0
-            if not against.any():
+            step[:] = 0
+            step[free] = solve(np.ascontiguousarray(matrix[np.ix_(free, free)]),
+                               -(residual[free] + kinks[free] * signs[free]), 1)
+            if follow(matrix, step, matrix @ step, new, residual, signs, kinks) == 0:
                 break
         return new - w, residual
 
@@ -659,6 +648,40 @@ cdef double cycle_matrix(const double[:, ::1] H, double[::1] v, double[::1] r, c
         for t in range(n):
             r[t] += d * H[s, t]
     return total
+
+
+cdef Py_ssize_t follow(const double[:, ::1] H, double[::1] step, double[::1] image, double[::1] new, double[::1] r,
+                       double[::1] signs, const double[::1] l1) noexcept nogil:
+    """The weights `new` go along `step`, whose image is H step, and their residual r with them, to where the model no
+    longer falls; a weight that comes to 0 stays there, with a sign of 0. Returns how many do."""
+    cdef Py_ssize_t s, first, n = new.shape[0], count = 0
+    cdef double fall, bend, part, reach
+    while True:
+        fall = bend = 0
+        part, first = INFINITY, -1
+        for s in range(n):
+            fall -= (r[s] + l1[s] * signs[s]) * step[s]
+            bend += step[s] * image[s]
+            # The free one has no kink.
+            if step[s] * signs[s] < 0 and l1[s] > 0:
+                reach = -new[s] / step[s]
+                if reach < part:
+                    part, first = reach, s
+        if not fall > 0:
+            return count
+        if fall < part * bend:
+            part, first = fall / bend, -1
+        elif first < 0:
+            return count
+        for s in range(n):
+            new[s] += part * step[s]
+            r[s] += part * image[s]
+        if first < 0:
+            return count
+        count += 1
+        for s in range(n):
+            image[s] -= step[first] * H[s, first]
+        new[first] = signs[first] = step[first] = 0
 
 
 cdef double go(FeatureCD self, const Py_ssize_t[::1] order, double* gone) noexcept nogil:
