@@ -29,7 +29,7 @@ from libc.math cimport INFINITY, fabs, fmax
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from marginlinear._core.columns cimport Columns
-from marginlinear._core.margin_loss cimport curvature_at, dual_at, dual_term, loss_at, loss_t
+from marginlinear._core.margin_loss cimport dual_at, dual_term, loss_t, response
 from marginlinear._core.penalty cimport (
     ABSOLUTE,
     ascent,
@@ -56,6 +56,9 @@ from marginlinear._core.shrinking cimport shuffle
 
 from marginlinear._core.proximal import solve
 
+cdef extern from "soft.h" nogil:
+    void soft "ml_soft"(const double* g, const double* c, Py_ssize_t n, double* own, double* curvature, double* loss)
+
 # What is added to the model's curvature, so that no column is without.
 cdef double NU = 1e-12
 # An Armijo step: the part of the promised descent that is enough.
@@ -73,6 +76,7 @@ MATRIX, TURNS, EXACT = 500, 2000, 0.03
 LARGE, CROSSINGS = 2000, 10
 cdef enum:
     HALVINGS = 40
+    BLOCK = 256    # rows whose losses are taken at once
 cdef enum Work:
     SURVEY    # margins, forces, loss and U of the rows start to stop
     MULTIPLY  # `matrix`: the curvature over the columns with spot[s] >= 0
@@ -131,8 +135,11 @@ cdef class FeatureCD:
     cdef Py_ssize_t slice_rows
     cdef const double[::1] cost
     cdef readonly double[::1] force
-    # y_i a_i, and +1 or -1.
-    cdef double[::1] margin, curve, way, pull, sign
+    # y_i a_i, the curvatures and losses, of the margins where `current`; +1 or -1; losses after a step.
+    cdef double[::1] margin, pull, curve, loss, sign, tried
+    # Beside each other, as they are read: curvatures, and v.x_i of a change v of the weights.
+    cdef double[:, ::1] image
+    cdef bint current
     # The columns' arrays, and what a step knows of each.
     cdef int32_t[::1] place, features, who
     cdef int64_t[::1] begins
@@ -151,7 +158,8 @@ cdef class FeatureCD:
         self.table = table
         self.phi = <const loss_t*> &self.table[0]
         self.U, self.columns = np.empty(d), Columns(rows)
-        self.force, self.curve, self.way, self.pull = np.empty((4, m))
+        self.force, self.pull, self.curve, self.loss, self.tried = np.empty((5, m))
+        self.image = np.empty((m, 2))
         self.turn_to(np.zeros(d), y, np.empty(m))
         self.slope = self.bend = self.change = self.squares = np.empty(0)
         self.gather(())
@@ -169,9 +177,16 @@ cdef class FeatureCD:
     def free(self):
         return self.penalty.free
 
+    def of_rows(self, which):
+        """The problem of these rows alone, at costs of the same sum for the same costs."""
+        share = self.rows.m / len(which)
+        return FeatureCD(self.rows.select(which), np.asarray(self.sign)[which] > 0, np.asarray(self.cost)[which] * share,
+                         self.table, self.penalty.l1, self.penalty.l2, self.rng, self.penalty.free)
+
     def turn_to(self, W, y, margin):
         """Another problem over these rows: its weights and margins, which steps change, and its positive rows."""
         self.W, self.margin, self.sign = W, margin, np.where(np.asarray(y) > 0, 1.0, -1.0)
+        self.current = False
 
     def slope_of_bias(self, double shift):
         """sum_i y_i c_i phi'(g_i) where all scores are higher by the shift."""
@@ -202,7 +217,9 @@ cdef class FeatureCD:
         self.U[:] = 0
         for j in range(self.rows.d):
             penalty += penalty_at(&self.penalty, j, self.W[j])
-        return penalty + self._pass(SURVEY)
+        penalty += self._pass(SURVEY)
+        self.current = True
+        return penalty
 
     def bound(self, double share):
         """D of the forces times `share`; -inf where these are not feasible."""
@@ -266,14 +283,16 @@ cdef class FeatureCD:
             self._solve_by_columns(order, part * violation, most, polish)
         with nogil:
             fall = go(self, order, &part_gone)
+        if fall > 0:
+            self.loss, self.tried = self.tried, self.loss
         PyErr_CheckSignals()
         return violation, fall, part_gone
 
     def _solve_by_columns(self, Py_ssize_t[::1] order, double enough, Py_ssize_t most, bint polish):
-        """Cycles over the columns; `way` has v.x_i."""
+        """Cycles over the columns; `image` goes with the change."""
         cdef cycle_t state
         state.n, state.last, state.enough = order.shape[0], INFINITY, enough
-        change, way = np.asarray(self.change), np.asarray(self.way)
+        change, way = np.asarray(self.change), np.asarray(self.image)[:, 1]
         columns = np.array(order)
         curve, slope = np.asarray(self.curve), np.asarray(self.slope)[columns]
         penalty = self._penalty_of(columns)
@@ -316,9 +335,9 @@ cdef class FeatureCD:
         self._trace_way(order)
 
     def _trace_way(self, Py_ssize_t[::1] columns):
-        """`way` of the change of these columns, which is all of it."""
+        """`image` of the change of these columns, which is all of it."""
         cdef Py_ssize_t at
-        self.way[:] = 0
+        self.image[:, 1] = 0
         with nogil:
             for at in range(columns.shape[0]):
                 if self.change[columns[at]] != 0:
@@ -360,28 +379,17 @@ cdef class FeatureCD:
 
     def _on_signs(self, matrix, slope, w, kinks, change):
         """(change, residual) where the model is least over the weights that are not 0, as long as these keep their
-        signs: those that would not become 0 together where that lowers the model, or the first of them alone."""
+        signs: towards there, those that come to 0 on the way staying at 0, and from there anew."""
         new, signs = w + change, np.sign(w + change)
-        residual = slope + matrix @ change
+        residual, step = slope + matrix @ change, np.zeros(len(w))
         for _ in range(CROSSINGS):
             free = np.flatnonzero(signs)
             if len(free) == 0:
                 break
-            step = solve(np.ascontiguousarray(matrix[np.ix_(free, free)]),
-                         -(residual[free] + kinks[free] * signs[free]), 1)
-            against = (new[free] + step) * signs[free] <= 0
-            move = np.zeros_like(new)
-            move[free] = np.where(against, -new[free], step)
-            image = matrix @ move
-            if against.any() and (residual + 0.5 * image) @ move + (kinks * signs) @ move >= 0:
-                reach = np.where(against, -new[free] / np.where(against, step, 1.0), np.inf)
-                against = np.arange(len(free)) == reach.argmin()
-                move[free] = reach.min() * step
-                image = matrix @ move
-            new += move
-            residual += image
-            new[free[against]] = signs[free[against]] = 0
-            if not against.any():
+            step[:] = 0
+            step[free] = solve(np.ascontiguousarray(matrix[np.ix_(free, free)]),
+                               -(residual[free] + kinks[free] * signs[free]), 1)
+            if follow(matrix, step, matrix @ step, new, residual, signs, kinks) == 0:
                 break
         return new - w, residual
 
@@ -447,13 +455,31 @@ cdef inline void perform_on(FeatureCD self, const data_t* X, task_t* task) noexc
 
 
 cdef void survey_rows(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t start = task.start, stop, i
+    while start < task.stop:
+        stop = min(task.stop, start + BLOCK)
+        for i in range(start, stop):
+            self.margin[i] = self.sign[i] * row_dot(X, i, &self.W[0])
+        respond(self, start, stop, &self.margin[start], &self.loss[start])
+        for i in range(start, stop):
+            task.loss += self.loss[i]
+            self.force[i] = self.sign[i] * self.pull[i]
+            if self.pull[i] != 0:
+                row_axpy(X, i, self.pull[i], &self.U[0])
+        start = stop
+
+
+cdef inline void respond(FeatureCD self, Py_ssize_t start, Py_ssize_t stop, const double* margin,
+                         double* loss) noexcept nogil:
+    """`pull`, `curve` and losses of rows start to stop, at these margins."""
     cdef Py_ssize_t i
-    for i in range(task.start, task.stop):
-        self.margin[i] = self.sign[i] * row_dot(X, i, &self.W[0])
-        self.force[i] = dual_at(self.phi, self.cost[i], self.margin[i])
-        task.loss += self.cost[i] * loss_at(self.phi, self.margin[i])
-        if self.force[i] != 0:
-            row_axpy(X, i, self.sign[i] * self.force[i], &self.U[0])
+    if self.phi.soft:
+        soft(margin, &self.cost[start], stop - start, &self.pull[start], &self.curve[start], loss)
+    else:
+        for i in range(start, stop):
+            self.pull[i] = response(self.phi, self.cost[i], margin[i - start], &self.curve[i], &loss[i - start])
+    for i in range(start, stop):
+        self.pull[i] *= self.sign[i]
 
 
 cdef inline Py_ssize_t find(FeatureCD self, Py_ssize_t j, double x, Py_ssize_t count) noexcept nogil:
@@ -502,19 +528,22 @@ cdef inline double curved_dot(FeatureCD self, Py_ssize_t s) noexcept nogil:
     cdef int64_t p = self.begins[s], stop = self.begins[s + 1]
     cdef const double* x = &self.values[0]
     cdef const int32_t* who = &self.who[0]
-    cdef const double* curve = &self.curve[0]
-    cdef const double* way = &self.way[0]
+    cdef const double* image = &self.image[0, 0]
     cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
     while p + 4 <= stop:
-        s0 += x[p] * curve[who[p]] * way[who[p]]
-        s1 += x[p + 1] * curve[who[p + 1]] * way[who[p + 1]]
-        s2 += x[p + 2] * curve[who[p + 2]] * way[who[p + 2]]
-        s3 += x[p + 3] * curve[who[p + 3]] * way[who[p + 3]]
+        s0 += x[p] * bent(image, who[p])
+        s1 += x[p + 1] * bent(image, who[p + 1])
+        s2 += x[p + 2] * bent(image, who[p + 2])
+        s3 += x[p + 3] * bent(image, who[p + 3])
         p += 4
     while p < stop:
-        s0 += x[p] * curve[who[p]] * way[who[p]]
+        s0 += x[p] * bent(image, who[p])
         p += 1
     return (s0 + s1) + (s2 + s3)
+
+
+cdef inline double bent(const double* image, Py_ssize_t i) noexcept nogil:
+    return image[2 * i] * image[2 * i + 1]
 
 
 cdef inline void move_way(FeatureCD self, Py_ssize_t s, double d) noexcept nogil:
@@ -522,34 +551,37 @@ cdef inline void move_way(FeatureCD self, Py_ssize_t s, double d) noexcept nogil
     cdef int64_t p
     cdef const double* x = &self.values[0]
     cdef const int32_t* who = &self.who[0]
-    cdef double* way = &self.way[0]
+    cdef double* image = &self.image[0, 0]
     for p in range(self.begins[s], self.begins[s + 1]):
-        way[who[p]] += d * x[p]
+        image[2 * who[p] + 1] += d * x[p]
 
 
 cdef double model(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
-    """Curvatures, and the columns' slopes and bends at the margins of now. Returns the sum of violations."""
+    """The columns' slopes and bends at the margins of now. Returns the sum of violations."""
     cdef Py_ssize_t i, at, s
     cdef int64_t p
     cdef double total = 0, bend, force, w, l2
     cdef const double* x = &self.values[0]
     cdef const int32_t* who = &self.who[0]
-    cdef const double* pull = &self.pull[0]
-    cdef const double* curve = &self.curve[0]
+    cdef double* image = &self.image[0, 0]
+    if not self.current:
+        respond(self, 0, self.rows.m, &self.margin[0], &self.loss[0])
+        self.current = True
+    # For the columns the second one is y_i a_i.
     for i in range(self.rows.m):
-        self.pull[i] = self.sign[i] * dual_at(self.phi, self.cost[i], self.margin[i])
-        self.curve[i] = self.cost[i] * curvature_at(self.phi, self.margin[i])
-        self.way[i] = 0
+        image[2 * i], image[2 * i + 1] = self.curve[i], self.pull[i]
     for at in range(order.shape[0]):
         s = order[at]
         w, l2 = self.W[self.features[s]], l2_of(&self.penalty, self.features[s])
         bend = force = 0
         for p in range(self.begins[s], self.begins[s + 1]):
-            bend += x[p] * x[p] * curve[who[p]]
-            force += x[p] * pull[who[p]]
+            bend += x[p] * x[p] * image[2 * who[p]]
+            force += x[p] * image[2 * who[p] + 1]
         self.slope[s] = l2 * w - force
         self.bend[s], self.change[s] = bend + l2 + NU, 0
         total += violation_of(l1_of(&self.penalty, self.features[s]), w, self.slope[s])
+    for i in range(self.rows.m):
+        image[2 * i + 1] = 0
     return total
 
 
@@ -565,7 +597,7 @@ cdef Py_ssize_t front(FeatureCD self, Py_ssize_t[::1] order) noexcept nogil:
 
 
 cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept nogil:
-    """Coordinate descent on the model: `change`, and in `way` v.x_i. Whether violations are small enough.
+    """Coordinate descent on the model: `change` and `image`. Whether violations are small enough.
 
     Columns that stay at 0, well within the range of l1, are left out until the others are done.
     """
@@ -618,10 +650,45 @@ cdef double cycle_matrix(const double[:, ::1] H, double[::1] v, double[::1] r, c
     return total
 
 
+cdef Py_ssize_t follow(const double[:, ::1] H, double[::1] step, double[::1] image, double[::1] new, double[::1] r,
+                       double[::1] signs, const double[::1] l1) noexcept nogil:
+    """The weights `new` go along `step`, whose image is H step, and their residual r with them, to where the model no
+    longer falls; a weight that comes to 0 stays there, with a sign of 0. Returns how many do."""
+    cdef Py_ssize_t s, first, n = new.shape[0], count = 0
+    cdef double fall, bend, part, reach
+    while True:
+        fall = bend = 0
+        part, first = INFINITY, -1
+        for s in range(n):
+            fall -= (r[s] + l1[s] * signs[s]) * step[s]
+            bend += step[s] * image[s]
+            # The free one has no kink.
+            if step[s] * signs[s] < 0 and l1[s] > 0:
+                reach = -new[s] / step[s]
+                if reach < part:
+                    part, first = reach, s
+        if not fall > 0:
+            return count
+        if fall < part * bend:
+            part, first = fall / bend, -1
+        elif first < 0:
+            return count
+        for s in range(n):
+            new[s] += part * step[s]
+            r[s] += part * image[s]
+        if first < 0:
+            return count
+        count += 1
+        for s in range(n):
+            image[s] -= step[first] * H[s, first]
+        new[first] = signs[first] = step[first] = 0
+
+
 cdef double go(FeatureCD self, const Py_ssize_t[::1] order, double* gone) noexcept nogil:
     """W and the margins go the part 1, 1/2, 1/4, ... of the change that lowers P enough, as far as rounding tells;
-    `way` has v.x_i. Returns by how much P falls."""
-    cdef Py_ssize_t i, j, at, s, _
+    the losses are `tried` then. Returns by how much P falls."""
+    cdef Py_ssize_t i, j, at, s, start, stop, _
+    cdef double[BLOCK] margin
     cdef double promised = 0, part = 1, w, before, after, fall, total
     for at in range(order.shape[0]):
         s = order[at]
@@ -642,19 +709,24 @@ cdef double go(FeatureCD self, const Py_ssize_t[::1] order, double* gone) noexce
                 after = penalty_at(&self.penalty, j, w + part * self.change[s])
                 fall += before - after
                 total += before + after
-        for i in range(self.rows.m):
-            if self.way[i] != 0:
-                before = self.cost[i] * loss_at(self.phi, self.margin[i])
-                after = self.cost[i] * loss_at(self.phi, self.margin[i] + part * self.sign[i] * self.way[i])
-                fall += before - after
-                total += before + after
+        start = 0
+        while start < self.rows.m:
+            stop = min(self.rows.m, start + BLOCK)
+            for i in range(start, stop):
+                margin[i - start] = self.margin[i] + part * self.sign[i] * self.image[i, 1]
+            respond(self, start, stop, margin, &self.tried[start])
+            for i in range(start, stop):
+                fall += self.loss[i] - self.tried[i]
+                total += self.loss[i] + self.tried[i]
+            start = stop
         if fall >= ENOUGH * part * promised - ROUNDING * total:
             for at in range(order.shape[0]):
                 s = order[at]
                 self.W[self.features[s]] += part * self.change[s]
             for i in range(self.rows.m):
-                self.margin[i] += part * self.sign[i] * self.way[i]
+                self.margin[i] += part * self.sign[i] * self.image[i, 1]
             gone[0] = part
             return fmax(fall, ROUNDING * total)
         part /= 2
+    self.current = False
     return 0

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from marginlinear._core.margin_cd import MarginCD
     from marginlinear._core.margin_newton import MarginNewton
     from marginlinear._core.rows import Rows
+    from marginlinear._typing import IntpArray
     from marginlinear.algorithms.certificate import Budget
     from marginlinear.algorithms.gram_newton import GramNewton
 
@@ -158,11 +159,17 @@ def levels_of(rows: Rows) -> int:
     return max(0, math.floor(math.log(rows.m / (EACH * rows.d)) / math.log(EVERY))) if rows.m else 0
 
 
+def part_of_rows(m: int) -> IntpArray:
+    """One of each EVERY rows, in step with no period of them."""
+    import numpy as np
+
+    at = np.arange(m // EVERY)
+    return (EVERY * (at + at * GOLDEN % 1)).astype(np.intp)
+
+
 def rough_newton(engine: MarginCD, budget: Budget) -> MarginNewton | None:
     """MarginNewton after its steps on a part of the rows, from which those on all go on; None where rows are few for
     the features, or the engine's weights and duals are there to go on from."""
-    import numpy as np
-
     from marginlinear._core.margin_newton import MarginNewton
 
     rows = engine.rows
@@ -172,9 +179,7 @@ def rough_newton(engine: MarginCD, budget: Budget) -> MarginNewton | None:
         if engine.nonsmooth:
             engine.sweep()
         return None
-    # One of each EVERY rows, in step with no period of them.
-    at = np.arange(rows.m // EVERY)
-    part = engine.of_rows((EVERY * (at + at * GOLDEN % 1)).astype(np.intp))
+    part = engine.of_rows(part_of_rows(rows.m))
     newton = MarginNewton(part, rough_newton(part, budget), bounds=False)
     for _ in range(ROUGH_STEPS):
         newton.step()

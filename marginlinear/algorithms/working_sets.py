@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from marginlinear.algorithms.free_bias import ROUNDING, bracket
+from marginlinear.algorithms.newton import ROUGH, ROUGH_STEPS, levels_of, part_of_rows
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from marginlinear._core.feature_cd import FeatureCD
     from marginlinear._typing import Flag, FloatArray, IntArray, IntpArray, State, Table
+    from marginlinear.algorithms.certificate import Budget
     from marginlinear.problem import Problem, Run
 
 # The first set has so many features; a later one all that have a weight, and as many again.
@@ -68,12 +71,14 @@ class SparseFit:
         self.run = run
         self.free, self.bias = problem.rows.d - 1 if free_bias else -1, problem.rows.bias
         self.engine = FeatureCD(problem.rows, problem.y, cost, table_of(*table), l1, l2, run.seed, self.free)
-        if run.start is not None:
-            np.asarray(self.engine.W)[:] = run.start["W"]
         self.fall, self.cycles = math.inf, 1
         self.zero = np.zeros(problem.rows.d, dtype=bool)
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         run.enlist(self)
+        if run.start is not None:
+            np.asarray(self.engine.W)[:] = run.start["W"]
+        else:
+            begin_on_part(self.engine, self.budget)
 
     def convex(self) -> Solution:
         engine, bound, stopped = self.engine, -math.inf, None
@@ -178,6 +183,22 @@ class SparseFit:
             self.cycles = min(CYCLES, 2 * self.cycles) if part == 1 else max(1, self.cycles // 2)
             if violation <= enough or self.fall == 0 or self.budget.exhausted(engine.cycles):
                 return
+
+
+def begin_on_part(engine: FeatureCD, budget: Budget) -> None:
+    """Steps on a part of the rows, and before on a part of those, while they are many for each feature; their weights
+    become the engine's."""
+    if levels_of(engine.rows) == 0:
+        return
+    part = engine.of_rows(part_of_rows(engine.rows.m))
+    begin_on_part(part, budget)
+    columns, objective = part.gather(np.arange(part.rows.d)).astype(np.intp), part.survey()
+    for _ in range(ROUGH_STEPS):
+        fall = part.step(columns, MODEL, CYCLES, False)[1]
+        objective -= fall
+        if fall <= ROUGH * objective or budget.exhausted(part.cycles):
+            break
+    np.asarray(engine.W)[:] = part.W
 
 
 def features_to_solve(W: FloatArray, violations: FloatArray) -> IntArray:
