@@ -14,7 +14,7 @@ HELP = Param("help", str, None, "show the options that are used most and exit; a
              "page, as roff", letter="h", metavar="[TOPIC]", brief="show this; all: every option in full")
 VERSION = Param("version", bool, False, "show the version and exit")
 COMPLETION = Param("print_completion", str, None, "show what makes a shell complete this command and exit, "
-                   "by shtab", choices=("bash", "zsh", "fish", "tcsh", "powershell"), metavar="SHELL")
+                   "by shtab", choices=("bash", "zsh", "fish", "tcsh"), metavar="SHELL")
 QUIET = Param("quiet", bool, False, "no result lines and no progress; warnings stay", letter="q")
 ZERO_BASED = Param("zero_based", bool, False, "features are numbered from 0 in the data file")
 TEXT_LABELS = Param("text_labels", bool, False, "labels are words, which may have commas (default: they are words "

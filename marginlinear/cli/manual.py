@@ -102,16 +102,16 @@ class Manual(NamedTuple):
         import shtab
 
         places = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
-        words = {**self.words, "help": self.topics()}
+        words = {"help": self.topics(), **self.words}
         # Of a letter that two have, either will do.
         parser = argparse.ArgumentParser(self.program, add_help=False, conflict_handler="resolve")
         for param in declared:
             action: Any = _add(parser, param, _in_short(param))
-            action.choices = words.pop(param.name, param.choices) or None
+            action.choices = tuple(words.pop(param.name, param.choices)) or None
             if param.metavar in places:
                 action.complete = places[param.metavar]
         for name, choices in words.items():
-            parser.add_argument(name, choices=choices)
+            parser.add_argument(name, choices=tuple(choices))
         files: Any = parser.add_argument("files", nargs="*")
         files.complete = shtab.FILE
         return f"{shtab.complete(parser, shell)}\n"
