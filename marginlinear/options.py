@@ -153,7 +153,7 @@ def _checked(param: Param, flag: str, text: str) -> Any:
     try:
         return param.parse(text)
     except ValueError as error:
-        raise UsageError(f"{flag} {text}: {error}") from None
+        raise UsageError(f"{flag} {text}{did_you_mean(text, param.choices)}: {error}") from None
 
 
 def flags_with(values: Mapping[str, Any], declared: Iterable[Param]) -> list[str]:

@@ -195,6 +195,8 @@ GOLDEN = [
     ("train -c -q d", 2, "", "margin-train: -c: its argument is missing" + HINT),
     ("train --quiet=1 d", 2, "", "margin-train: --quiet takes no argument" + HINT),
     ("train -s abc d", 2, "", "margin-train: -s abc: solver = 'abc' is not known: .*" + HINT),
+    ("train -s l2scv d", 2, "", r"margin-train: -s l2scv \(did you mean l2svc\?\): solver = 'l2scv' is .*" + HINT),
+    ("train --scale rnge d", 2, "", r"margin-train: --scale rnge \(did you mean range\?\): scale = .*" + HINT),
     ("train -s 99 d", 2, "", "margin-train: -s 99: solver = '99' is not known: .*" + HINT),
     ("train -s cs --mu 0.5 d", 2, "", "margin-train: --mu is not a parameter of -s cs, but of mcodm, odm" + HINT),
     ("train -c 1 --lambda 2 d", 2, "", "margin-train: C and lambda are two names .*" + HINT),
