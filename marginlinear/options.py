@@ -70,9 +70,8 @@ class CommandLine:
             _, self.files = parser.parse_known_args(words[:end], found)
         except argparse.ArgumentError as error:
             flag = str(error.argument_name)
-            several = nargs(meant[flag]) not in (0, None)
-            raise UsageError(f"{flag}: give {flag} {meant[flag].metavar}" if several else f"{flag} takes no argument"
-                             if meant[flag].type is bool else f"{flag}: its argument is missing") from None
+            wrong: dict[Any, str] = {0: " takes no argument", None: ": its argument is missing"}
+            raise UsageError(flag + wrong.get(nargs(meant[flag]), f": give {flag} {meant[flag].metavar}")) from None
         if negative := next(filter(NEGATIVE.match, self.files), None):
             raise UsageError(f"unknown option: {negative}")
         self.files += words[end + 1:]
