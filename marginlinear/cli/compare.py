@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+import time
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import cluster
 from marginlinear.cli.command import command
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, StatusLine, Steps, opening, settle_blas, tell, warn
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
 from marginlinear.compare.parameters import (
     BIAS,
     FOLDS,
@@ -99,6 +101,7 @@ OPTIONS = {"methods": (METHODS, GRID), "splits": DESIGN, "measures and tests": J
            "tables of papers": PAPERS, "work and output": WORK}
 COMMON = (METHODS, GRID, SPLITS, TEST_SIZE, OUTER_FOLDS, GIVEN, METRIC, DATA[0], LABEL, OUTPUT, JOURNAL, RESUME,
           THREADS, options.QUIET)
+BAR = 20
 LIST = "list"
 WRITERS = {".md": "to_markdown", ".tex": "to_latex", ".csv": "to_csv", ".json": "to_json"}
 
@@ -377,17 +380,19 @@ class Progress:
 
     def __init__(self, status: StatusLine, verbose: bool) -> None:
         self.status, self.verbose = status, verbose
-        self.done = self.total = 0
-        self.steps = Steps()
+        self.done = self.total = self.made = 0
+        self.began = time.monotonic()
 
     def __call__(self, trial: Mapping[str, Any], done: int, total: int) -> None:
-        self.done, self.total = done, total
+        self.done, self.total, self.made = done, total, self.made + 1
+        left = (time.monotonic() - self.began) / self.made * (total - done)
         place = f"{trial['set']} split {trial['split'] + 1} {trial['method']}"
         if self.verbose:
             values = ", ".join(f"{metric} {_shown(value)}" for metric, value in trial["scores"].items())
             tell(f"{place}: {trial['reason'] or values}, {sum(trial['seconds'].values()):.2f} s, "
                  f"{trial['status'] or 'not tried'}")
-        self.status.show(f"{self.steps.shown(done, total, 'trials')}; {place}")
+        bar = "#" * (BAR * done // total)
+        self.status.show(f"[{bar:<{BAR}}] {done}/{total} trials, about {_span(left)} left; {place}")
 
 
 @contextmanager
@@ -441,6 +446,14 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 def _shown(value: float | None) -> str:
     return "none" if value is None else f"{value:.4g}"
+
+
+def _span(seconds: float) -> str:
+    """A time to wait in one or two units."""
+    if seconds < 100:
+        return f"{math.ceil(seconds)} s"
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 if __name__ == "__main__":
