@@ -7,10 +7,14 @@ MARGINLINEAR_BOUNDS=1 in the environment builds with every index checked, typed 
 the macro of _core/check.pxd, and compiles in less time.
 """
 
+import contextlib
 import hashlib
+import importlib
+import io
 import os
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 import Cython
@@ -19,6 +23,8 @@ from Cython.Build.Dependencies import create_dependency_tree
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError, PlatformError
+
+from distutils.command.install_data import install_data  # isort: skip  # setuptools brings it
 
 BOUNDS = os.environ.get("MARGINLINEAR_BOUNDS", "") not in ("", "0")
 
@@ -151,10 +157,29 @@ class BuildTestKernels(Build):
         super().finalize_options()
 
 
+class Manuals(install_data):
+    """Installs the manual pages, as the commands tell them."""
+
+    def run(self):
+        folder = Path("build/man")
+        folder.mkdir(parents=True, exist_ok=True)
+        sys.path.insert(0, str(ROOT))
+        scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+        for program, place in scripts.items():
+            module, _, function = place.partition(":")
+            with contextlib.redirect_stdout(io.StringIO()) as page:
+                if getattr(importlib.import_module(module), function)(["--help", "man"]):
+                    raise PlatformError(f"{program} tells no manual page")
+            (folder / f"{program}.1").write_text(page.getvalue(), "utf-8")
+        self.data_files = [("share/man/man1", sorted(map(str, folder.glob("*.1"))))]
+        super().run()
+
+
 # Processes that Cython starts may import this file.
 if __name__ == "__main__":
     setup(
         ext_modules=[Extension(SHARED, [], extra_compile_args=COMPILE_ARGS), *extensions(ROOT / "marginlinear")],
-        cmdclass={"build_ext": Build, "build_test_kernels": BuildTestKernels},
+        cmdclass={"build_ext": Build, "build_test_kernels": BuildTestKernels, "install_data": Manuals},
+        data_files=[("share/man/man1", [])],
         options={command: {"parallel": CORES} for command in ("build_ext", "build_test_kernels")},
     )

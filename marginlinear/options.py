@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from marginlinear import params
@@ -14,7 +14,7 @@ HELP = Param("help", str, None, "show the options that are used most and exit; a
              "page, as roff", letter="h", metavar="[TOPIC]", brief="show this; all: every option in full")
 VERSION = Param("version", bool, False, "show the version and exit")
 COMPLETION = Param("print_completion", str, None, "show what makes a shell complete this command and exit, "
-                   "by shtab", choices=("bash", "zsh", "fish", "tcsh", "powershell"), metavar="SHELL")
+                   "by shtab", choices=("bash", "zsh", "fish", "tcsh"), metavar="SHELL")
 QUIET = Param("quiet", bool, False, "no result lines and no progress; warnings stay", letter="q")
 ZERO_BASED = Param("zero_based", bool, False, "features are numbered from 0 in the data file")
 TEXT_LABELS = Param("text_labels", bool, False, "labels are words, which may have commas (default: they are words "
@@ -53,55 +53,54 @@ class CommandLine:
         """
         words = list(argv)
         end = words.index("--") if "--" in words else len(words)
-        known = {flag: param for param in declared for flag in flags(param)}
+        known: dict[str, list[Param]] = {}
+        for param in declared:
+            for flag in flags(param):
+                known.setdefault(flag, []).append(param)
         parser = argparse.ArgumentParser("", add_help=False, allow_abbrev=False, exit_on_error=False)
         parser._negative_number_matcher = NEGATIVE
         meant: dict[str, Param] = {}
         for word in words[:end]:
             flag = word.partition("=")[0] if word.startswith("--") else word
-            if not word.startswith("-") or word == "-" or NEGATIVE.match(word) or flag in meant:
-                continue
-            meant[flag] = _meant(flag, known)
-            parser.add_argument(flag, action=_Typed, dest="typed", nargs=nargs(meant[flag]), const="")
+            if word.startswith("-") and word != "-" and not NEGATIVE.match(word) and flag not in meant:
+                meant[flag] = known[flag][0] if flag in known else _class_weight(flag, known)
+                parser.add_argument(flag, action=_Typed, dest="typed", nargs=nargs(meant[flag]), const="")
         found = argparse.Namespace(typed=[])
         try:
-            _, rest = parser.parse_known_args(words[:end], found)
+            _, self.files = parser.parse_known_args(words[:end], found)
         except argparse.ArgumentError as error:
             flag = str(error.argument_name)
-            several = nargs(meant[flag]) not in (0, None)
-            raise UsageError(f"{flag}: give {flag} {meant[flag].metavar}" if several else f"{flag} takes no argument"
-                             if meant[flag].type is bool else f"{flag}: its argument is missing") from None
-        for word in rest:
-            if NEGATIVE.match(word):
-                raise UsageError(f"unknown option: {word}")
-        self.files = rest + words[end + 1:]
-        self._typed: list[tuple[str, str]] = found.typed
-        self.class_weights = [(flag[2:], text) for flag, text in self._typed if meant[flag] is CLASS_WEIGHT]
+            wrong: dict[Any, str] = {0: " takes no argument", None: ": its argument is missing"}
+            raise UsageError(flag + wrong.get(nargs(meant[flag]), f": give {flag} {meant[flag].metavar}")) from None
+        if negative := next(filter(NEGATIVE.match, self.files), None):
+            raise UsageError(f"unknown option: {negative}")
+        self.files += words[end + 1:]
+        self.class_weights = [(flag[2:], text) for flag, text in found.typed if meant[flag] is CLASS_WEIGHT]
+        self._typed: dict[str, list[tuple[str, str]]] = {}
+        for flag, text in found.typed:
+            for param in known.get(flag, ()):
+                self._typed.setdefault(param.name, []).append((flag, text))
 
     def given(self, param: Param) -> bool:
         """True where the option stands on the command line."""
-        return bool(self._of(param))
+        return param.name in self._typed
 
     def meant(self, param: Param, taken: Iterable[Param]) -> bool:
         """Whether it is given, and no other one of those that are `taken` by the name it is given by."""
-        taken = list(taken)
-        others = {flag for p in taken for flag in flags(p)}
-        return self.given(param) and (param.name in {p.name for p in taken} or self.flag(param) not in others)
+        return self.given(param) and not any(
+            self.flag(param) in flags(p) and p.name != param.name for p in taken)
 
     def flag(self, param: Param) -> str:
         """The option's name as typed."""
-        return self._of(param)[-1][0]
+        return self._typed[param.name][-1][0]
 
     def value(self, param: Param) -> Any:
         """The checked value of the option, its default where it is not given."""
-        return _checked(param, *self._of(param)[-1]) if self.given(param) else param.default
+        return _checked(param, *self._typed[param.name][-1]) if self.given(param) else param.default
 
     def values(self, param: Param) -> list[Any]:
         """The checked values of an option each time that it is given."""
-        return [_checked(param, flag, text) for flag, text in self._of(param)]
-
-    def _of(self, param: Param) -> list[tuple[str, str]]:
-        return [(flag, text) for flag, text in self._typed if flag in flags(param)]
+        return [_checked(param, flag, text) for flag, text in self._typed.get(param.name, ())]
 
 
 class _Typed(argparse.Action):
@@ -124,17 +123,16 @@ def nargs(param: Param) -> str | int | None:
     return "?" if param.metavar.startswith("[") else len(param.metavar.split()) if " " in param.metavar else None
 
 
-def _meant(flag: str, known: Mapping[str, Param]) -> Param:
-    if flag in known:
-        return known[flag]
+def _class_weight(flag: str, known: Mapping[str, Sequence[Param]]) -> Param:
+    """CLASS_WEIGHT, if it is one; else UsageError."""
     if "-wLABEL" in known and flag.startswith("-w"):
         if flag == "-w":
             raise UsageError("-w: the label is missing, give -wLABEL FACTOR, such as -w1 2")
         return CLASS_WEIGHT
-    letter, rest = flag[:2], flag[2:]
-    if letter in known and nargs(known[letter]) != 0 and "-" + flag not in known:
-        raise UsageError(f"unknown option: {flag} (an argument is a word of its own: {letter} {rest.lstrip('=')})")
-    raise UsageError(f"unknown option: {flag}{did_you_mean(flag, known)}")
+    letter, rest = flag[:2], flag[2:].lstrip("=")
+    joined = rest and letter in known and nargs(known[letter][0]) != 0 and "-" + flag not in known
+    raise UsageError(f"unknown option: {flag}" + (f" (an argument is a word of its own: {letter} {rest})" if joined
+                                                  else did_you_mean(flag, known)))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -154,7 +152,7 @@ def _checked(param: Param, flag: str, text: str) -> Any:
     try:
         return param.parse(text)
     except ValueError as error:
-        raise UsageError(f"{flag} {text}: {error}") from None
+        raise UsageError(f"{flag} {text}{did_you_mean(text, param.choices)}: {error}") from None
 
 
 def flags_with(values: Mapping[str, Any], declared: Iterable[Param]) -> list[str]:

@@ -143,7 +143,7 @@ HELPS = """\
 import importlib
 for name in ("train", "predict", "scale", "inspect", "plot", "export", "compare"):
     command = importlib.import_module(f"marginlinear.cli.{name}")
-    assert command.main(["--help"]) == 0 and command.main(["--nonsense"]) == 2
+    assert command.main(["--help", "man"]) == command.main(["--help"]) == 0 and command.main(["--nonsense"]) == 2
 assert importlib.import_module("marginlinear.cli.train").main(["-C", "--grid", "mu=2", "rows"]) == 2
 """
 

@@ -95,7 +95,7 @@ def test_columns_become_features(tmp_path, monkeypatch, kind, how):
     store = ml.Store.write(source, tmp_path / "s", progress=lambda *done: told.append(done), **GIVEN[how])
     np.testing.assert_array_equal(rows_of(store), WANTED[how])
     assert store.y.tolist() == LABEL and store.n_features == WANTED[how].shape[1]
-    assert told[-1][0] > 0 and told[-1][1] is None
+    assert told[-1][0] > 0 and told[-1][1:] == (None, len(LABEL))
     assert store.meta["label"] == "label"
     assert (store.meta["source"] is None) == (kind not in ("file", "folder"))
     if how == "onehot":

@@ -1,7 +1,9 @@
 """Ctrl-C, SIGTERM, and what a terminal shows."""
 
 import contextlib
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 import marginlinear
-from marginlinear.cli.output import run
+from marginlinear.cli.output import Trend, run, span
 
 ROOT = str(Path(marginlinear.__file__).parents[1])
 HARD = ["-s", "cs", "-c", "1e6", "-e", "1e-15", "--time-limit", "50"]
@@ -145,11 +147,26 @@ def test_progress_is_one_line_that_goes_away(folder, options, shown):
     os.close(ours)
     assert done.returncode == 0
     if shown:
-        assert b"reading d: " in text and b" sweeps, objective " in text
+        assert re.search(rb"\rreading d: [12],\d{3} rows, 0\.\d of 0\.5 MB \(\d+%\)\x1b", text)
+        assert re.search(rb"\r\d+ sweeps, certificate \S+ \(ends at \S+\), \d+\.\d s, ", text)
+        assert all(len(line) < 80 for line in text.replace(b"\x1b[K", b"").split(b"\r"))
         assert text.endswith(b"\r\x1b[K")
         assert b"\n" not in text
     else:
         assert text == b""
+
+
+def test_the_time_left_is_that_of_the_trend():
+    """A gap that falls by a factor of e in 2 s is down from e^5 to 1 in 10 s, whatever was before."""
+    trend = Trend()
+    assert [trend.left(time, gap, 1.0) for time, gap in [(0, 3.0), (1, 2.0)]] == [None, None]
+    assert [trend.left(time, 1e3, 1.0) for time in range(2, 14)] == [None] * 12  # where it does not fall
+    left = [trend.left(14 + time, math.exp(15 - time / 2), 1.0) for time in range(21)]
+    assert left[-1] == pytest.approx(10)
+    assert trend.left(35, 1e-9, 1.0) == 0 and trend.left(36, 0.0, 1.0) is None and trend.left(37, 1.0, 1.0) is None
+    # Another fit begins; one that takes more than some days has no forecast.
+    assert [trend.left(time, 1e3 - time / 100, 1e-9) for time in range(5)] == [None] * 5
+    assert [span(seconds) for seconds in (0.1, 99, 100, 6001)] == ["1 s", "99 s", "2 min", "1 h 41 min"]
 
 
 def read(descriptor):

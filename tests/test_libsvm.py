@@ -446,14 +446,14 @@ def test_progress(tmp_path):
         calls = []
         read_libsvm(path, threads=threads, _block_size=500,
                     progress=lambda *call, calls=calls: calls.append(call))
-        assert calls[-1] == (len(text), len(text))
+        assert calls[-1] == (len(text), len(text), 500)
         assert calls == sorted(calls)
         assert 2 <= len(calls) < 20
     calls = []
     read_libsvm(io.BytesIO(gzip.compress(text)), progress=lambda *call: calls.append(call))
-    assert calls[-1] == (len(text), None)
+    assert calls[-1] == (len(text), None, 500)
 
-    def stop(done, total):
+    def stop(done, total, rows):
         raise RuntimeError("enough")
 
     before = threading.active_count()

@@ -1,8 +1,10 @@
 """What commands tell of their options: --help, manual pages, completion; and how words become options."""
 
 import pkgutil
+import re
 import shutil
 import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -81,3 +83,39 @@ def test_manual_page(module, capsys):
         assert (done.returncode, done.stderr) == (0, "")
         text = " ".join(done.stdout.split())
         assert f"NAME {module.PROGRAM} - " in text and "-h, --help [" in text and "--version show the" in text
+
+
+COMPLETED = """
+source /dev/stdin
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_shtab_${1//-/_} "$1" "${!#}" "${@: -2:1}"
+echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_a_shell_completes(tmp_path, capsys):
+    pytest.importorskip("shtab", reason="pip install 'marginlinear[completion]'")
+    (tmp_path / "rows.txt").touch()
+    scripts = {}
+    for module in COMMANDS:
+        for shell in ("bash", "zsh", "fish", "tcsh"):
+            assert module.main(["--print-completion", shell]) == 0
+            script = scripts[module.PROGRAM, shell] = capsys.readouterr().out
+            if shell != "tcsh" and shutil.which(shell):
+                assert subprocess.run([shell, "-n"], input=script, text=True).returncode == 0
+    for words, found in [("margin-train -q -s l2", "l2svc l2svr"), ("margin-train --mul", "--multiclass --multilabel"),
+                         ("margin-train -c 4 ro", "rows.txt"), ("margin-train --log ro", "rows.txt"),
+                         ("margin-train -h mcod", "mcodm"), ("margin-train rows.txt --scale u", "unit"),
+                         ("margin-plot ma", "margins"), ("margin-plot margins ro", "rows.txt"),
+                         ("margin-scale -y 0 1 ro", "rows.txt")]:
+        done = subprocess.run(["bash", "-c", COMPLETED, "bash", *words.split()], cwd=tmp_path, capture_output=True,
+                              input=scripts[words.split()[0], "bash"], text=True)
+        assert (done.stdout, done.stderr) == (f"{found}\n", ""), words
+
+
+def test_completion_says_what_it_needs(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert COMMANDS[0].main(["--print-completion", "bash"]) == 1
+    assert re.fullmatch(r".*: shtab is needed: pip install .*\[completion\]'\n", capsys.readouterr().err)
+    assert COMMANDS[0].main(["--print-completion", "cmd"]) == 2

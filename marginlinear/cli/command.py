@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from marginlinear._version import version
-from marginlinear.cli.output import DONE, Failure, run
-from marginlinear.errors import needed
-from marginlinear.options import COMPLETION, HELP, VERSION, CommandLine, UsageError
+from marginlinear.cli.output import DONE, run
+from marginlinear.options import COMPLETION, HELP, VERSION, CommandLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -52,25 +51,13 @@ def command(program: str, argv: Sequence[str] | None, options: Iterable[Param] |
     def begin(typed: Sequence[str]) -> int:
         line = CommandLine(typed, declared)
         if line.given(HELP):
-            print(_help(line, manual()), end="")
+            print(manual().help(line.value(HELP)), end="")
         elif line.given(VERSION):
             print(f"{program} {version}")
         elif line.given(COMPLETION):
-            shell = line.value(COMPLETION)
-            try:
-                print(manual().completion(shell, declared), end="")
-            except ImportError:
-                raise Failure(needed("shtab is needed", "completion")) from None
+            print(manual().completion(line.value(COMPLETION), declared), end="")
         else:
             return work(line)
         return DONE
 
     return run(program, begin, argv)
-
-
-def _help(line: CommandLine, manual: Manual) -> str:
-    topic = line.value(HELP)
-    try:
-        return manual.help(topic)
-    except ValueError as error:
-        raise UsageError(f"{line.flag(HELP)} {topic}: {error}") from None

@@ -220,10 +220,10 @@ def located(data: Any) -> Iterator[None]:
         raise DataError(path, line, column, reason) from error
 
 
-def progress_of(what: str, status: StatusLine) -> Callable[[int, int | None], None]:
-    def progress(done: int, total: int | None) -> None:
-        share = f" of {total / 1e6:.0f} MB ({done / total:.0%})" if total else " MB"
-        status.show(f"{what}: {done / 1e6:.0f}{share}")
+def progress_of(what: str, status: StatusLine) -> Callable[[int, int | None, int], None]:
+    def progress(done: int, total: int | None, rows: int) -> None:
+        share = f" of {total / 1e6:.1f} MB ({done / total:.0%})" if total else " MB"
+        status.show(f"{what}: {rows:,} rows, {done / 1e6:.1f}{share}")
 
     return progress
 

@@ -9,7 +9,9 @@ import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from marginlinear._version import version
-from marginlinear.options import did_you_mean, flags, nargs
+from marginlinear.cli.output import Failure
+from marginlinear.errors import needed
+from marginlinear.options import HELP, UsageError, did_you_mean, flags, nargs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -64,23 +66,23 @@ class Manual(NamedTuple):
         return [*(name for name in self.sections() if not name.isdecimal()), "all", "man"]
 
     def help(self, topic: str) -> str:
-        """The text of --help; ValueError for a topic that there is not."""
+        """The text of --help; UsageError for a topic that there is not."""
         found = self.sections()
         if topic == "man":
             return self.roff()
         if topic in found:
             return _section(found[topic])
         if topic not in ("", "all"):
-            raise ValueError(f"no such topic{did_you_mean(topic, found)}: give {', '.join(self.topics())}")
+            raise UsageError(f"{HELP.flag} {topic}: no such topic{did_you_mean(topic, found)}: "
+                             f"give {', '.join(self.topics())}")
         synopsis, summary, *rest = self.usage.strip().split("\n\n")
         if topic == "all":
             whole = _shown(self.program, self.groups, _told, synopsis, [summary, *rest], self.statuses)
             return "\n".join([whole, *map(_section, dict.fromkeys(found.values()))])
-        names = ", ".join(self.topics()[:-2])
         some = {title: [p for p in options if p in self.common] for title, options in self.groups.items()}
+        alone = f" --help {self.topic}: of one alone, {', '.join(self.topics()[:-2])}." if found else ""
         return _shown(self.program, some, _in_short, synopsis, [summary, *(p for p in rest if p.startswith(" "))],
-                      "--help all: every option, in full." + (f" --help {self.topic}: of one alone, {names}." if names
-                                                               else ""))
+                      f"--help all: every option, in full.{alone}")
 
     def roff(self) -> str:
         """The manual page."""
@@ -98,20 +100,23 @@ class Manual(NamedTuple):
         return "\n".join([*lines, ".SH EXIT STATUS", _escaped(self.statuses.removeprefix("Exit status: "))]) + "\n"
 
     def completion(self, shell: str, declared: Iterable[Param]) -> str:
-        """A script for the shell; ImportError without shtab."""
-        import shtab
+        """A script for the shell; Failure without shtab."""
+        try:
+            import shtab
+        except ImportError:
+            raise Failure(needed("shtab is needed", "completion")) from None
 
         places = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
-        words = {**self.words, "help": self.topics()}
+        words = {"help": self.topics(), **self.words}
         # Of a letter that two have, either will do.
         parser = argparse.ArgumentParser(self.program, add_help=False, conflict_handler="resolve")
         for param in declared:
             action: Any = _add(parser, param, _in_short(param))
-            action.choices = words.pop(param.name, param.choices) or None
+            action.choices = tuple(words.pop(param.name, param.choices)) or None
             if param.metavar in places:
                 action.complete = places[param.metavar]
         for name, choices in words.items():
-            parser.add_argument(name, choices=choices)
+            parser.add_argument(name, choices=tuple(choices))
         files: Any = parser.add_argument("files", nargs="*")
         files.complete = shtab.FILE
         return f"{shtab.complete(parser, shell)}\n"
@@ -177,7 +182,7 @@ def _told(param: Param) -> str:
 
 
 def _default(param: Param) -> str:
-    if param.type is bool or param.default is None or not param.name:
+    if param.type is bool or param.default is None:
         return ""
     return f"default {param.default:g}" if param.type is float else f"default {param.default}"
 

@@ -196,7 +196,6 @@ class Results:
 class StatusLine:
     """One line on the terminal, written over and over, wiped at the end; nothing without a terminal."""
 
-    WIDTH = 79
     SECONDS = 0.1
 
     def __init__(self, quiet: bool) -> None:
@@ -215,9 +214,63 @@ class StatusLine:
         if self._live and now >= self._next:
             self._next = now + self.SECONDS
             self._shown = True
-            tell("\r" + text[: self.WIDTH], end="\x1b[K")
+            # A terminal may not tell how wide it is.
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            tell("\r" + text[: width - 1], end="\x1b[K")
 
     def wipe(self) -> None:
         if self._shown:
             self._shown, self._next = False, 0.0
             tell("\r", end="\x1b[K")
+
+
+class Steps:
+    """What is told of work in steps that take about equally long."""
+
+    BAR = 20
+
+    def __init__(self) -> None:
+        self._began, self._made = time.monotonic(), 0
+
+    def shown(self, done: int, total: int, what: str) -> str:
+        """A bar, and the time that the steps not `done` yet take, to be called after each."""
+        self._made += 1
+        left = (time.monotonic() - self._began) / self._made * (total - done)
+        bar = "#" * (self.BAR * done // total)
+        return f"[{bar:<{self.BAR}}] {done}/{total} {what}, about {span(left)} left"
+
+
+class Trend:
+    """The time until a gap is small enough, if its logarithm goes on falling as it did at the last checks."""
+
+    CHECKS = 10
+    LONGEST = 1e6  # seconds; what would take longer is no forecast
+
+    def __init__(self) -> None:
+        self._points: list[tuple[float, float]] = []
+
+    def left(self, seconds: float, gap: float, allowed: float) -> float | None:
+        """Seconds from `seconds` on, when the gap was found, by least squares; None where it does not fall."""
+        if not 0 < gap < math.inf or (self._points and seconds < self._points[-1][0]):
+            # Another fit begins.
+            self._points = []
+        if not 0 < gap < math.inf:
+            return None
+        self._points = [*self._points, (seconds, math.log(gap))][-self.CHECKS:]
+        m = len(self._points)
+        time_mean, mean = (sum(values) / m for values in zip(*self._points, strict=True))
+        slope = sum((time - time_mean) * (value - mean) for time, value in self._points)
+        spread = sum((time - time_mean) ** 2 for time, _ in self._points)
+        if m < 3 or slope >= 0:
+            return None
+        slope /= spread
+        left = (math.log(allowed) - mean) / slope - (seconds - time_mean)
+        return max(left, 0.0) if left < self.LONGEST else None
+
+
+def span(seconds: float) -> str:
+    """A time to wait in one or two units."""
+    if seconds < 100:
+        return f"{math.ceil(seconds)} s"
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

@@ -34,8 +34,11 @@ from marginlinear.cli.output import (
     Failure,
     Results,
     StatusLine,
+    Steps,
+    Trend,
     opening,
     settle_blas,
+    span,
     tell,
     warn,
 )
@@ -52,11 +55,11 @@ from marginlinear.cli.report import (
 from marginlinear.cli.rows import read_folds, read_groups
 from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
 from marginlinear.memory import bytes_of
-from marginlinear.options import CommandLine, UsageError, flags_with
+from marginlinear.options import CommandLine, UsageError, did_you_mean, flags_with
 from marginlinear.params import Param
 from marginlinear.problem import finite
 from marginlinear.selection import grid as grids
-from marginlinear.status import INTERRUPTED, fell_short, option, remedies, shortfall
+from marginlinear.status import INTERRUPTED, allowance, fell_short, option, remedies, shortfall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -98,12 +101,11 @@ FOLD_FILE = Param("fold_file", str, None, "cross-validation by these folds in pl
                   "a line, from 0 or 1 without gaps", metavar="FILE")
 COLUMNS = (params.LABEL, params.CATEGORIES, params.LEAVE_OUT, params.CATEGORICAL, params.HASH_BITS, LIKE)
 
-# Metrics as the results call them; characters of the bar that shows a search's progress.
+# Metrics as the results call them.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
            "micro_f1": "micro F1", "macro_f1": "macro F1", "lrap": "ranking precision",
            "top3": "top-3 accuracy", "top5": "top-5 accuracy", "top10": "top-10 accuracy",
            "log_loss": "log loss", "brier": "Brier score", "mse": "MSE", "mae": "MAE", "r2": "R2"}
-BAR = 20
 # Those that are no part of the rows.
 PLAIN = (*params.OF_NUMBERS, *params.OF_PROBABILITIES)
 
@@ -239,6 +241,8 @@ class Training:
         if self.json and self.model_path == "-":
             raise UsageError(f"{JSON.flag} writes to standard output: name a model_file")
         self.status = StatusLine(self.quiet or self.verbose or self.json)
+        run = params.resolve(self.method.run, self.params)
+        self.checks = Checks(self.status, self.verbose, run["tol"], run["time_limit"] or math.inf)
         self.log: TextIO | None = None
         # A model on standard output leaves no room there for results.
         self.results = Results(aside=self.model_path == "-")
@@ -450,6 +454,7 @@ class Training:
         total = len(self.points) * folds
         if self.searches and not self.quiet:
             self._say(f"{len(self.points)} points, {folds} folds: {total} fits")
+        steps = Steps()
         best: tuple[float, str] | None = None
         sign = -1 if first in params.ERRORS else 1
 
@@ -458,12 +463,11 @@ class Training:
             done, total, score = fit["done"], fit["total"], fit["score"] or 0.0
             if best is None or sign * score >= sign * best[0]:
                 best = score, grids.shown(fit["params"])
-            bar = "#" * (BAR * done // total)
-            text = f"[{bar:<{BAR}}] {done}/{total} fits; best of a fold {_score(first, best[0], '.4g')} {best[1]}"
             if self.verbose:
                 tell(f"{grids.shown(fit['params'])} fold {fit['fold']}: {metric} {_score(first, fit['score'] or 0)}, "
                      f"{fit['n_iter']} sweeps, {fit['status']}, {fit['seconds']:.1f} s")
-            self.status.show(text)
+            self.status.show(f"{steps.shown(done, total, 'fits')}; "
+                             f"best of a fold {_score(first, best[0], '.4g')} {best[1]}")
 
         fixed = {name: value for name, value in self.params.items() if name not in ("seed", "threads")}
         with warnings.catch_warnings(record=True) as caught:
@@ -584,13 +588,7 @@ class Training:
 
     def _progress(self, check: Mapping[str, Any]) -> None:
         self._write_log(check)
-        criterion = "residual" if check["certificate"] is None else "certificate"
-        fold = f"probabilities, fold {check['fold']} of {check['folds']}: " if "fold" in check else ""
-        text = (f"{fold}{check['n_iter']} sweeps, objective {check['objective']:.6g}, "
-                f"{criterion} {check[criterion]:.3g}, {check['seconds']:.1f} s")
-        if self.verbose:
-            tell(text)
-        self.status.show(text)
+        self.checks.tell(check)
 
     def _judge(self, info: Info) -> int:
         if not fell_short(info.status):
@@ -662,6 +660,26 @@ class Training:
                 self.log.flush()
 
 
+class Checks:
+    """What is told of a fit at each check of its certificate: a line for each, or one with the time that is left."""
+
+    def __init__(self, status: StatusLine, verbose: bool, tol: float, time_limit: float) -> None:
+        self.status, self.verbose, self.tol, self.time_limit = status, verbose, tol, time_limit
+        self.trend = Trend()
+
+    def tell(self, check: Mapping[str, Any]) -> None:
+        name, gap, allowed = ("residual", check["residual"], self.tol) if check["certificate"] is None else (
+            "certificate", check["certificate"], allowance(self.tol, check["objective"]))
+        objective, seconds = f"objective {check['objective']:.6g}", check["seconds"]
+        part = f"probabilities, fold {check['fold']} of {check['folds']}: " if "fold" in check else ""
+        if self.verbose:
+            tell(f"{part}{check['n_iter']} sweeps, {objective}, {name} {gap:.3g}, {seconds:.1f} s")
+        left = self.trend.left(seconds, gap, allowed)
+        time = "" if left is None else f", about {span(max(min(left, self.time_limit - seconds), 0))} left"
+        self.status.show(f"{part}{check['n_iter']} sweeps, {name} {gap:.3g} (ends at {allowed:.2g}), {seconds:.1f} s"
+                         f"{time}, {objective}")
+
+
 def _method(line: CommandLine) -> Method:
     if not line.given(params.SOLVER):
         return registry.get(registry.DEFAULT)
@@ -669,7 +687,8 @@ def _method(line: CommandLine) -> Method:
     try:
         return registry.get(name)
     except ValueError as error:
-        raise UsageError(f"{line.flag(params.SOLVER)} {name}: {error}") from None
+        near = did_you_mean(name, registry.MODULES)
+        raise UsageError(f"{line.flag(params.SOLVER)} {name}{near}: {error}") from None
 
 
 def _folds(line: CommandLine) -> Any:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 Source: TypeAlias = "PathLike | IO[bytes]"
 # Reads into a writable buffer, as io.RawIOBase.readinto.
 ReadInto: TypeAlias = Callable[[memoryview], "int | None"]
-# progress(bytes_done, bytes_total)
-Progress: TypeAlias = Callable[[int, "int | None"], object]
+# progress(bytes_done, bytes_total, rows)
+Progress: TypeAlias = Callable[[int, "int | None", int], object]
 # Text and arrays of a block stay in the second-level cache; Python's share of the work is below 1 %.
 BLOCK_SIZE = 1 << 18
 LARGEST_INDEX = 2**31 - 1
@@ -82,7 +82,7 @@ def read_libsvm(source: Source, *, n_features: int | None = None, zero_based: bo
         the same numbers: all of them, as in a table of counts; with more features, one value a row where all that a
         row has are equal, as in words present or absent (`CSR.equal`). Nothing is lost.
     progress : callable, default=None
-        Called as progress(bytes_done, bytes_total) at most ten times a second and at the end, in the calling
+        Called as progress(bytes_done, bytes_total, rows) at most ten times a second and at the end, in the calling
         thread. bytes_total is None where it is not known; of compressed files, what came out is counted.
 
     Returns
@@ -424,7 +424,7 @@ def parsed_blocks(source: Source, zero_based: bool, n_features: int | None, dtyp
     """
     base = 0 if zero_based else 1
     limit = base - 1 + (LARGEST_INDEX if n_features is None else n_features)
-    next_call = 0.0
+    next_call, rows = 0.0, 0
 
     def make() -> Block:
         return Block(block_size, dtype, text_labels, multilabel, base, limit)
@@ -436,12 +436,13 @@ def parsed_blocks(source: Source, zero_based: bool, n_features: int | None, dtyp
         total = size if rest is head else None
         with closing(parse_on_threads(lines, make, threads)) as blocks:
             for block in blocks:
+                rows += block.rows
                 yield path, total, block
                 if progress is not None and time.monotonic() >= next_call:
-                    progress(lines.done, total)
+                    progress(lines.done, total, rows)
                     next_call = time.monotonic() + 0.1
         if progress is not None:
-            progress(lines.done, total)
+            progress(lines.done, total, rows)
 
 
 def parse_on_threads(lines: Lines, make: Callable[[], Block], threads: int) -> Generator[Block, None, None]:

@@ -353,10 +353,10 @@ def pairs(table: Columns, label: str, numeric: list[str], rule: Rule, dtype: np.
         yield X, labels_in(batch.column(label), table, label, row)
         row, done = row + batch.num_rows, done + batch.nbytes
         if progress is not None and time.monotonic() >= next_call:
-            progress(done, None)
+            progress(done, None, row)
             next_call = time.monotonic() + 0.1
     if progress is not None:
-        progress(done, None)
+        progress(done, None, row)
 
 
 def features_of(batch: Any, table: Columns, numeric: list[str], rule: Rule, dtype: np.dtype[Any], row: int,

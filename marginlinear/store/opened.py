@@ -124,7 +124,7 @@ class Store(Summary):
         zero_based, dtype, text_labels, threads, progress
             As of `load_libsvm`, for a file of one label a row. `dtype` "float32" rounds values. Of Parquet and Arrow
             `zero_based` and `text_labels` are refused, `threads` = 1 reads without pyarrow's threads, and progress is
-            told the bytes that columns have in memory, and None.
+            told the bytes that columns have in memory, None, and rows.
         overwrite : bool
             Whether a store at `path` is replaced. Nothing else ever is.
         label : str, default="label"
