@@ -242,8 +242,8 @@ METRICS = (*OF_CLASSES, *OF_PROBABILITIES, *OF_LABEL_SETS[:-1], *OF_NUMBERS)
 METRIC = Param("metric", str, None, "what cross-validation measures: of classes accuracy (the default), balanced (mean "
                "recall), f1_macro, auc (more than two classes: the mean of each against the rest), top3, top5 or top10 "
                "(the row's class is among so many of highest scores), log_loss or brier, which ask for probabilities; "
-               "of rows with several labels micro_f1 (the default), macro_f1, lrap (label ranking average precision) or "
-               "accuracy (all of a row's labels are right); of regression mse (the default), mae or r2. Of several, "
+               "of rows with several labels micro_f1 (the default), macro_f1, lrap (label ranking average precision) "
+               "or accuracy (all of a row's labels are right); of regression mse (the default), mae or r2. Of several, "
                "with commas between, the first selects, and the others are measured beside it", metavar="NAME,...")
 
 # What every fit takes, in the order of --help.

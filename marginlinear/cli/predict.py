@@ -35,8 +35,8 @@ MARGINS = Param("margins", bool, False, "at the end of each line the margin: the
                 "nan if the model lacks the label")
 AS_JSON = JSON._replace(help=f"{JSON.help}; without an output_file no predictions are written. It holds the scores of "
                         "all rows, for the area under the ROC curve")
-OPTIONS = (SCORES, MARGINS, AS_JSON, ZERO_BASED, LIKE, params.LABEL, params.THREADS, params.PREDICTED_PROBABILITY, QUIET, HELP,
-           VERSION)
+OPTIONS = (SCORES, MARGINS, AS_JSON, ZERO_BASED, LIKE, params.LABEL, params.THREADS, params.PREDICTED_PROBABILITY,
+           QUIET, HELP, VERSION)
 BLOCK = 1 << 21  # scores held at a time
 
 USAGE = """\

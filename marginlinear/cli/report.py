@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from marginlinear.selection import CrossValidation, Search
     from marginlinear.selection.metrics import Agreement, LabelAgreement
 
-JSON = Param("json", bool, False, "one JSON object on standard output, in place of the text: docs/files.md has its keys")
+JSON = Param("json", bool, False, "one JSON object on standard output, in place of the text; its keys are in "
+             "docs/files.md")
 # Of the keys and their meaning: 2 will be one that a program for 1 cannot read.
 SCHEMA = 1
 KEYS = ("model", "data", "training", "selection", "scores", "classes", "confusion", "notes", "margins", "residuals",
         "features", "store")
-SCORES = ("accuracy", "balanced_accuracy", "macro_precision", "macro_f1", "micro_f1", "auc", "log_loss", "brier", "lrap",
-          "mse", "mae", "r2", "squared_correlation")
+SCORES = ("accuracy", "balanced_accuracy", "macro_precision", "macro_f1", "micro_f1", "auc", "log_loss", "brier",
+          "lrap", "mse", "mae", "r2", "squared_correlation")
 TRAINING = ("status", "reason", "converged", "algorithm", "n_iter", "n_outer", "objective", "bound", "certificate",
             "residual", "tolerance", "n_support", "seconds", "passes", "bytes_read")
 
@@ -106,7 +107,7 @@ def notes_part(notes: Iterable[Note]) -> list[dict[str, str]]:
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name.rstrip("_"): value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
-            for name, value in values.items()}
+            for name, value in sorted(values.items())}
 
 
 # ---- scores, classes and confusion

@@ -78,15 +78,15 @@ NO_ADVICE = Param("no_advice", bool, False, "no notes on which of the defaults m
                   "classes that are unbalanced, a best C at the edge of the grid")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 
-GROUPS = Param("groups", str, None, "of cross-validation: the group of each row, one a line; rows of one group, such as "
-               "those of one patient, are in one fold", metavar="FILE")
-FOLD_FILE = Param("fold_file", str, None, "cross-validation by these folds in place of -v: the number of each row's, one "
-                  "a line, from 0 or 1 without gaps", metavar="FILE")
+GROUPS = Param("groups", str, None, "of cross-validation: the group of each row, one a line; rows of one group, such "
+               "as those of one patient, are in one fold", metavar="FILE")
+FOLD_FILE = Param("fold_file", str, None, "cross-validation by these folds in place of -v: the number of each row's, "
+                  "one a line, from 0 or 1 without gaps", metavar="FILE")
 
 SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, GROUPS, FOLD_FILE, params.METRIC, REFIT, TABLE, RESUME)
 GENERAL = (WEIGHTS, *SELECTION, CHECKPOINT, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS, options.ZERO_BASED,
-           options.TEXT_LABELS, options.MULTILABEL, FLOAT32, options.QUIET, NO_ADVICE, VERBOSE, JSON, LOG, STRICT, options.HELP,
-           options.VERSION)
+           options.TEXT_LABELS, options.MULTILABEL, FLOAT32, options.QUIET, NO_ADVICE, VERBOSE, JSON, LOG, STRICT,
+           options.HELP, options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
@@ -112,9 +112,9 @@ FIRST = """\
 margin-train learns a classifier, or a regression, from a LIBSVM text file. What most people want, with data/ of the
 repository:
 
-  margin-train data/dna dna.model                 train, and write the model
-  margin-predict data/dna.t dna.model dna.out     predict the rows of another file, and tell how many are right
-  margin-train -C --refit data/dna dna.model      search for the best C by cross-validation, and train with it
+  margin-train data/dna dna.model                      train, and write the model
+  margin-predict data/dna.t dna.model dna.out          predict the rows of another file, and tell how many are right
+  margin-train -C --refit data/vehicle vehicle.model   search for the best C by cross-validation, and train with it
 
 'margin-train --help' has all options and methods."""
 STATUSES = """\
@@ -359,7 +359,7 @@ class Training:
             self.given_metric = line.value(params.METRIC)
             # The labels say later whether rows have several.
             first = (self.given_metric or "").partition(",")[0].strip()
-            self.metrics = params.metrics_of(self.method, self.given_metric, first in params.OF_LABEL_SETS
+            self.metrics: Any = params.metrics_of(self.method, self.given_metric, first in params.OF_LABEL_SETS
                                              and first not in params.OF_CLASSES)
         except ValueError as error:
             raise UsageError(f"{params.METRIC.flag}: {error}") from None
