@@ -489,10 +489,10 @@ def cross_validate(X: MatrixLike, y: TargetsLike | None = None, *, solver: str |
         curve, for more than two classes the mean of each against the rest; part of the rows whose class is among so
         many of highest scores; mean of -log of the probability of a row's class, none being below 1e-15; mean of the
         sum of the squares of what probabilities are off by. Of a regression {"mse", "mae", "r2"}: mean squared error,
-        the default; mean absolute error; 1 less the part of the variance that is left. Of several labels a row {"micro_f1",
-        "macro_f1", "lrap", "accuracy"}: F1 of all labels together, the default; mean F1 of the labels that a row has or
-        is given; label ranking average precision; part of the rows whose labels are all right. Of several the first is
-        the score, and selects; the others are measured in the same folds.
+        the default; mean absolute error; 1 less the part of the variance that is left. Of several labels a row
+        {"micro_f1", "macro_f1", "lrap", "accuracy"}: F1 of all labels together, the default; mean F1 of the labels that
+        a row has or is given; label ranking average precision; part of the rows whose labels are all right. Of several
+        the first is the score, and selects; the others are measured in the same folds.
     seed : int
         Of the folds and of the fits.
     threads : int, optional
