@@ -339,8 +339,10 @@ def metrics_of(method: Predicting, metric: str | Sequence[str] | None, multilabe
     kind = OF_NUMBERS if method.regression else OF_LABEL_SETS if multilabel else (*OF_CLASSES, *OF_PROBABILITIES)
     if metric is None:
         return kind[:1]
-    if not isinstance(metric, (str, list, tuple)) or not metric:
+    if not isinstance(metric, (str, list, tuple)):
         raise refusal("metric", metric, "a name, or a list of names")
+    if not metric:
+        raise refusal("metric", metric, " | ".join(kind), ValueError)
     names = [part.strip() for part in metric.split(",")] if isinstance(metric, str) else metric
     for name in names:
         if name not in METRICS:

@@ -8,8 +8,8 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear import advising
 from marginlinear.cli import predict, train
+from marginlinear.selection import advising
 from marginlinear.status import option
 
 ROOT = Path(__file__).parent.parent

@@ -231,7 +231,8 @@ def test_groups_stay_together_and_own_folds_are_taken():
     ({"folds": (y3 == 5) + 0, "solver": "l2svc", "y": np.where(y3 == 5, 1, 2)}, "leaves label 1 alone in its training "
      "rows: give other folds or groups"),
     ({"metric": "accuracy,f2"}, "metric = 'f2' is not allowed"),
-    ({"metric": []}, r"metric = \[\] is not allowed: give a name, or a list of names"),
+    ({"metric": []}, r"metric = \[\] is not allowed: give accuracy"),
+    ({"metric": 3}, "metric = 3 is not allowed: give a name, or a list of names"),
     ({"metric": ["auc", "mse"]}, "metric = 'mse' does not measure what mcodm predicts"),
     ({"metric": "brier"}, r"metric = 'brier' asks for probabilities, and the scores of mcodm are none: give "
      r"--probability \(probability=True\)"),

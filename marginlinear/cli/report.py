@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Protocol
 
 from marginlinear._version import version
+from marginlinear.cli.output import tell
 from marginlinear.params import Param
 from marginlinear.problem import finite
 
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from marginlinear._typing import AnyArray, FloatArray
-    from marginlinear.advising import Note
+    from marginlinear.cli.output import Results
     from marginlinear.margins import MarginReport
     from marginlinear.model import Model
     from marginlinear.problem import Info
     from marginlinear.residuals import ResidualReport
     from marginlinear.selection import CrossValidation, Search
+    from marginlinear.selection.advising import Note
     from marginlinear.selection.metrics import Agreement, LabelAgreement
 
 JSON = Param("json", bool, False, "one JSON object on standard output, in place of the text; its keys are in "
@@ -62,6 +64,39 @@ class Judged(Protocol):
     def brier(self) -> float: ...
 
 
+class Report:
+    """What a fit tells: lines of results as they come, or in their place one object of parts; and notes at the end.
+
+    Attributes
+    ----------
+    results : Results
+    as_json : bool
+    advised : bool
+        Whether notes are wanted.
+    parts : dict
+        By KEYS.
+    notes : list of Note
+    """
+
+    def __init__(self, results: Results, as_json: bool, advised: bool) -> None:
+        self.results, self.as_json, self.advised = results, as_json, advised
+        self.parts: dict[str, Any] = {}
+        self.notes: list[Note] = []
+
+    def say(self, text: str) -> None:
+        """A line of results."""
+        if not self.as_json:
+            self.results.say(text)
+
+    def close(self, command: str) -> None:
+        """The object of the command, or the notes."""
+        if self.as_json:
+            self.results.say(text_of(command, **self.parts, notes=[note._asdict() for note in self.notes]))
+        else:
+            for note in self.notes:
+                tell(f"note: {note.text}")
+
+
 def text_of(command: str, **parts: Any) -> str:
     """The object, in a line, with these of KEYS."""
     found = {"schema": SCHEMA, "command": command, "version": version, **dict.fromkeys(KEYS), **parts}
@@ -99,10 +134,6 @@ def selection_part(found: Search, metrics: Sequence[str], folds: int, groups: It
               for entry in found.table]
     return {"metrics": [*metrics], "folds": folds, "groups": None if groups is None else len(set(groups)), "seed": seed,
             "points": points, "best": {"parameters": _plain(found.best_params), "score": found.best_score}}
-
-
-def notes_part(notes: Iterable[Note]) -> list[dict[str, str]]:
-    return [note._asdict() for note in notes]
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
