@@ -107,8 +107,8 @@ svm-predict read.
 Unless named ('-': standard output) it is called <training_set_file>.model, in the current folder.
 """
 FIRST = """\
-margin-train learns a classifier, or a regression, from a LIBSVM text file. What most people want, with data/ of the
-repository:
+margin-train: give a LIBSVM text file to learn a classifier, or a regression, from. What most people want, with data/ of
+the repository:
 
   margin-train data/dna dna.model                      train, and write the model
   margin-predict data/dna.t dna.model dna.out          predict the rows of another file, and tell how many are right
