@@ -342,10 +342,10 @@ class Training:
         """-v, -C, and what goes with them. Without --grid cross-validation is a search over one point."""
         self.searches = line.given(params.SEARCH) or line.given(GRID)
         self.refit = line.value(REFIT)
+        given = line.value(params.METRIC)
         try:
             # The labels say later whether rows have several, and then which metric is the default.
             self.metrics: Any = ()
-            given = line.value(params.METRIC)
             if given is not None:
                 of_sets = any(name.strip() in params.OF_LABEL_SETS[:-1] for name in given.split(","))
                 self.metrics = params.metrics_of(self.method, given, of_sets)

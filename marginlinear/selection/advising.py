@@ -94,13 +94,13 @@ def of_features(X: Any, called: Called = keyword) -> list[Note]:
     # Rows of a file are in order, and stay as they are: one value a row is not spread.
     X = X if isinstance(X, CSR) else held(X)
     m, n = shape_of(X)
-    sparse = isinstance(X, CSR)
-    dense = not sparse or len(X.indices) > DENSE * m * n
+    dense = not isinstance(X, CSR) or len(X.indices) > DENSE * m * n
     largest = _largest(X)
     if not largest or not (largest > LARGE or largest < SMALL or dense):
         return []
-    spreads = sparse and X.equal is not None
-    least, most = extremes(CSR(spread(X.equal, X.indptr), X.indices, X.indptr, n) if spreads else X)
+    if isinstance(X, CSR) and X.equal is not None:
+        X = CSR(spread(X.equal, X.indptr), X.indices, X.indptr, n)
+    least, most = extremes(X)
     sizes = np.maximum(np.abs(least), np.abs(most))
     sizes = sizes[sizes > 0]
     smallest = float(sizes.min())
