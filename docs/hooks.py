@@ -218,9 +218,10 @@ def keys_of(schema, whole, above=""):
     """(path, types, description) of all keys below a part of a JSON schema."""
     for name, part in schema.get("properties", {}).items():
         own = {**whole["$defs"][part["$ref"].rpartition("/")[2]], **part} if "$ref" in part else part
-        types = own.get("type", "integer" if "const" in own else "string")
+        types = own.get("type", "")
+        values = ", ".join(json.dumps(value) for value in own.get("enum", [own["const"]] if "const" in own else []))
         path = f"{above}{name}"
-        yield path, " or ".join([types] if isinstance(types, str) else types), own["description"]
+        yield path, values or " or ".join([types] if isinstance(types, str) else types), own["description"]
         items = own.get("items")
         while items is not None and "$ref" in items:
             items = whole["$defs"][items["$ref"].rpartition("/")[2]]

@@ -9,6 +9,7 @@ from scipy import sparse
 
 import marginlinear as ml
 from marginlinear.cli import predict, train
+from marginlinear.libsvm import read_libsvm
 from marginlinear.selection import advising
 from marginlinear.status import option
 
@@ -39,7 +40,7 @@ def test_equal_values_of_rows_stay_in_one_number(tmp_path):
     """As of binary text scaled to length 1, of which a file keeps one value a row."""
     lines = [f"{i % 2} " + " ".join(f"{j}:2.5" for j in range(1 + i, 90_000, 9_000)) for i in range(9)]
     (tmp_path / "d").write_text("\n".join(lines) + "\n")
-    data = ml.libsvm.read_libsvm(tmp_path / "d", narrow=True)
+    data = read_libsvm(tmp_path / "d", narrow=True)
     assert data.equal is not None and advising.of_features(data) == []
     data.equal *= 10
     assert names(advising.of_features(data)) == ["unscaled"] and data.equal is not None
@@ -64,6 +65,8 @@ def test_edges(scores, told):
     best = max(table, key=lambda entry: entry["score"])
     notes = advising.of_search(table, {"C": best["C"], "mu": 1.0})
     assert [note.text for note in notes] == [told] * (told is not None)
+    table[1]["C"] = "1mC"
+    assert advising.of_search(table, {"C": best["C"], "mu": 1.0}) == []
 
 
 def test_advice_of_a_model_and_its_search():

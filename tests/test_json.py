@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import marginlinear as ml
-from marginlinear.cli import inspect, predict, train
+from marginlinear.cli import inspect, predict, report, train
 from marginlinear.selection import metrics
+from marginlinear.status import CAPS, STATUSES
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "docs" / "schema.json").read_text("utf-8"))
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "number": (int, float),
@@ -52,6 +53,9 @@ def described(part):
 def test_every_key_is_described():
     for part in (SCHEMA, *SCHEMA["$defs"].values()):
         described(part)
+    training = SCHEMA["properties"]["training"]["properties"]
+    assert tuple(training["status"]["enum"]) == STATUSES and {*training["reason"]["enum"]} == {*CAPS, None}
+    assert {*report.KEYS} < {*SCHEMA["properties"]} and SCHEMA["properties"]["schema"]["const"] == report.SCHEMA
 
 
 def test_the_schema_is_one():

@@ -138,7 +138,9 @@ def of_search(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], calle
     notes = []
     score = next(entry["score"] for entry in table if all(entry[name] == value for name, value in best.items()))
     for param in P.OWN:
-        values = sorted({entry[param.name] for entry in table}) if _searched(param, best) else []
+        values = [entry[param.name] for entry in table] if param.domain == ENDLESS and param.name in best else []
+        # Values in units of rows and C are text.
+        values = sorted(set(values)) if all(isinstance(value, float) for value in values) else []
         if len(values) < 3 or best[param.name] not in (values[0], values[-1]):
             continue
         inside = values[1:-1]
@@ -153,7 +155,3 @@ def of_search(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], calle
         notes.append(Note("edge", f"{name} = {best[param.name]:g} is the best, and the "
                           f"{'largest' if largest else 'least'} that was tried: go on with {how}"))
     return notes
-
-
-def _searched(param: P.Param, best: Mapping[str, Any]) -> bool:
-    return param.domain == ENDLESS and isinstance(best.get(param.name), float)
