@@ -314,6 +314,7 @@ def test_tables_of_several_metrics_are_read_and_drawn(tmp_path, monkeypatch, cap
     ("--fold-file f", "1\n" * 90, r"f:90:1: all rows are in fold 1: give 2 folds or more"),
     ("--fold-file f -v 2", "", r"--fold-file has the folds: leave out -v"),
     ("--groups f", "", r"--groups is for cross-validation: give -v or -C too"),
+    ("--fold-file f --cluster local:1", "", r"--fold-file works on rows that are here: leave it out with --cluster"),
     ("-v 2 --groups nothere", "", r"can't open group file nothere: "),
 ])
 def test_files_of_groups_and_folds(words, text, message, tmp_path, monkeypatch, capsys):

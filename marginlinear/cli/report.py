@@ -169,7 +169,7 @@ def of_classes(found: Judged, labels: Sequence[Any], confused: Iterable[tuple[An
 
 def of_labels(found: LabelAgreement, labels: Sequence[Any]) -> dict[str, Any]:
     """The parts on rows of several labels."""
-    return {"scores": _scores(accuracy=found.accuracy, balanced_accuracy=None, micro_f1=found.micro_f1,
+    return {"scores": _scores(accuracy=found.accuracy, micro_f1=found.micro_f1,
                               macro_f1=found.macro_f1, lrap=found.lrap), "classes": _classes(labels, found)}
 
 

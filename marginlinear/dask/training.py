@@ -161,12 +161,12 @@ def cross_validate(X: Any, y: Any = None, *, folds: int = P.FOLDS.default, metri
     folds : int
         At least 2. They are cut inside the partitions, whose rows have to be in memory.
     metric, seed
-        As of `marginlinear.cross_validate`.
+        As of `marginlinear.cross_validate`, but one metric, and none of probabilities.
 
     Returns
     -------
     CrossValidation
-        As of `marginlinear.cross_validate`, but that predictions, scores and fold_of are None.
+        As of `marginlinear.cross_validate`, but that predictions, scores, fold_of and probabilities are None.
 
     Raises
     ------
