@@ -10,6 +10,7 @@ import ast
 import contextlib
 import inspect
 import io
+import json
 import os
 import pkgutil
 import re
@@ -92,7 +93,7 @@ def on_page_markdown(markdown, page, config, files):
         markdown = method_page(registry.get(name), markdown)
     makers = {"methods": make_methods, "commands": make_commands, "docstring": make_docstring,
               "estimators": make_estimators, "sweeps": make_sweeps, "gallery": make_gallery,
-              "grids": make_grids, "chart": lambda name: getattr(charts, name)()}
+              "grids": make_grids, "schema": make_schema, "chart": lambda name: getattr(charts, name)()}
     return MARKER.sub(lambda found: makers[found[1]](found[2]), FOR_TESTS.sub("", markdown))
 
 
@@ -203,6 +204,28 @@ def make_grids(_):
     for name, (values, reason) in {**grids.AXES, "gamma": grids.GAMMA}.items():
         lines.append(f"| `{name}` | `{values}` | {escaped(reason)} |")
     return "\n".join(lines)
+
+
+def make_schema(_):
+    """The keys of what --json prints, each below the one that has it."""
+    schema = json.loads((ROOT / "docs" / "schema.json").read_text("utf-8"))
+    lines = ["| key | type | what it is |", "| --- | --- | --- |"]
+    lines += [f"| `{key}` | {kind} | {escaped(what)} |" for key, kind, what in keys_of(schema, schema)]
+    return "\n".join(lines)
+
+
+def keys_of(schema, whole, above=""):
+    """(path, types, description) of all keys below a part of a JSON schema."""
+    for name, part in schema.get("properties", {}).items():
+        own = {**whole["$defs"][part["$ref"].rpartition("/")[2]], **part} if "$ref" in part else part
+        types = own.get("type", "")
+        values = ", ".join(json.dumps(value) for value in own.get("enum", [own["const"]] if "const" in own else []))
+        path = f"{above}{name}"
+        yield path, values or " or ".join([types] if isinstance(types, str) else types), own["description"]
+        items = own.get("items")
+        while items is not None and "$ref" in items:
+            items = whole["$defs"][items["$ref"].rpartition("/")[2]]
+        yield from keys_of(own if items is None else items, whole, f"{path}{'' if items is None else '[]'}.")
 
 
 def make_commands(_):

@@ -11,7 +11,6 @@ from marginlinear._version import version as __version__
 
 # What a type checker reads of the names below.
 if TYPE_CHECKING:
-    from marginlinear.advising import advice
     from marginlinear.api import train
     from marginlinear.data.label_sets import LabelSets
     from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
@@ -23,13 +22,14 @@ if TYPE_CHECKING:
     from marginlinear.problem import Info, Progress
     from marginlinear.residuals import ResidualReport, residual_report
     from marginlinear.selection import cross_validate, out_of_fold, search
+    from marginlinear.selection.advising import advice
     from marginlinear.store import Store
 
 _HOME = {
     "load_libsvm": "marginlinear.libsvm",
     "dump_libsvm": "marginlinear.libsvm",
     "train": "marginlinear.api",
-    "advice": "marginlinear.advising",
+    "advice": "marginlinear.selection.advising",
     "Model": "marginlinear.model",
     "KernelModel": "marginlinear.model",
     "MultiLabelModel": "marginlinear.model",

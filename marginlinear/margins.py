@@ -20,7 +20,7 @@ from marginlinear import params as P
 from marginlinear.data.arrays import held, is_stored, row_blocks, select_rows
 from marginlinear.data.checks import labels_and_weights, require_unmasked
 from marginlinear.errors import renumber_rows
-from marginlinear.model import NO_PLACES, Model
+from marginlinear.model import NO_CLASSES, NO_PLACES, Model
 from marginlinear.problem import finite
 from marginlinear.selection.metrics import ClassAgreement, mean_of
 
@@ -266,8 +266,8 @@ def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: A
     """
     if not isinstance(model, Model):
         raise P.refusal("model", model, "a Model, as train returns it")
-    if model.multilabel:
-        raise TypeError(NO_PLACES)
+    if model.multilabel or model.classes is None:
+        raise TypeError(NO_PLACES if model.multilabel else NO_CLASSES)
     for name, value in (("n_top", n_top), ("n_lowest", n_lowest)):
         check_count(name, value)
     auc = P.check_flag("auc", auc)

@@ -248,8 +248,8 @@ METRICS = (*OF_CLASSES, *OF_PROBABILITIES, *OF_LABEL_SETS[:-1], *OF_NUMBERS)
 METRIC = Param("metric", str, None, "what cross-validation measures: of classes accuracy (the default), balanced (mean "
                "recall), f1_macro, auc (more than two classes: the mean of each against the rest), top3, top5 or top10 "
                "(the row's class is among so many of highest scores), log_loss or brier, which ask for probabilities; "
-               "of rows with several labels micro_f1 (the default), macro_f1, lrap (label ranking average precision) or "
-               "accuracy (all of a row's labels are right); of regression mse (the default), mae or r2. Of several, "
+               "of rows with several labels micro_f1 (the default), macro_f1, lrap (label ranking average precision) "
+               "or accuracy (all of a row's labels are right); of regression mse (the default), mae or r2. Of several, "
                "with commas between, the first selects, and the others are measured beside it", metavar="NAME,...",
                brief="what is measured: auc, f1_macro, ...")
 
@@ -354,8 +354,10 @@ def metrics_of(method: Predicting, metric: str | Sequence[str] | None, multilabe
     kind = OF_NUMBERS if method.regression else OF_LABEL_SETS if multilabel else (*OF_CLASSES, *OF_PROBABILITIES)
     if metric is None:
         return kind[:1]
-    if not isinstance(metric, (str, list, tuple)) or not metric:
+    if not isinstance(metric, (str, list, tuple)):
         raise refusal("metric", metric, "a name, or a list of names")
+    if not metric:
+        raise refusal("metric", metric, " | ".join(kind), ValueError)
     names = [part.strip() for part in metric.split(",")] if isinstance(metric, str) else metric
     for name in names:
         if name not in METRICS:

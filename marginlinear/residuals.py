@@ -151,7 +151,8 @@ def residual_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight:
     far = smallest(-abs(r), n_largest)
     return ResidualReport(
         n_rows=len(y), mse=mse, mae=absolute.mean, r2=r2, squared_correlation=squared,
-        residual=MarginStatistics.of(r, weights), absolute=absolute, intercept=float(model.intercept[0]), largest=up, smallest=down,
+        residual=MarginStatistics.of(r, weights), absolute=absolute, intercept=float(model.intercept[0]),
+        largest=up, smallest=down,
         largest_rows=[LargeRow(int(kept[at]), float(y[at]), float(y[at] - r[at]), float(r[at]))
                       for at in far.tolist()])
 

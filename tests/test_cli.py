@@ -175,7 +175,8 @@ GOLDEN = [
     ("predict bad m out", 1, "", r"margin-predict: bad:2:\d+: .*\n"),
     ("predict words m out", 1, "", r"margin-predict: words:1:1: .*\n"),
     # usage errors
-    ("train", 2, "", "margin-train: the training_set_file is missing" + HINT),
+    ("train", 2, "", r"margin-train: give a LIBSVM text file (.|\n)*\n  margin-train data/dna dna.model (.|\n)*\n"),
+    ("train -q", 2, "", "margin-train: the training_set_file is missing" + HINT),
     ("train d m x", 2, "", "margin-train: too many files: d m x" + HINT),
     ("train -", 2, "", "margin-train: with standard input .* model_file must be named" + HINT),
     ("train -Z d", 2, "", "margin-train: unknown option: -Z" + HINT),

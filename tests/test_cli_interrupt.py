@@ -138,8 +138,8 @@ def test_a_signal_during_an_import_is_not_lost(folder, monkeypatch, number, stat
 def test_progress_is_one_line_that_goes_away(folder, options, shown):
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
-    done = subprocess.run([sys.executable, "-m", "marginlinear.cli.train", *options, "-e", "0.5", "d", "out"],
-                          stderr=theirs, stdout=subprocess.DEVNULL, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "marginlinear.cli.train", *options, "--no-advice", "-e", "0.5", "d",
+                           "out"], stderr=theirs, stdout=subprocess.DEVNULL, timeout=60)
     os.close(theirs)
     text = b""
     while chunk := read(ours):

@@ -245,6 +245,9 @@ def test_cross_validation(threads):
         mld.cross_validate(*dealt(X, y), client=threads, probability=True)
     with pytest.raises(ValueError, match="folds = 1"):
         mld.cross_validate(*dealt(X, y), client=threads, folds=1)
+    for metric in ("log_loss", ["accuracy", "auc"]):
+        with pytest.raises(ValueError, match="over partitions one metric is measured, and none of probabilities"):
+            mld.cross_validate(*dealt(X, y), client=threads, metric=metric)
 
 
 def test_stores_that_stay_on_disk_are_scaled_and_not_folded(threads, tmp_path, monkeypatch):

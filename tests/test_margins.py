@@ -371,17 +371,29 @@ rows of lowest margin:
 def test_json_is_the_report(files, capfd):
     X, y = ml.load_libsvm("d")
     model = ml.load_model("m")
-    report = margin_report(model, X, y, feature_names=Path("v").read_text().splitlines(), n_top=2, n_lowest=3).to_dict()
+    names = Path("v").read_text().splitlines()
+    report = margin_report(model, X, y, feature_names=names, n_top=2, n_lowest=3, auc=True).to_dict()
     capfd.readouterr()
     assert inspect.main(["--json", "--names", "v", "--top", "2", "--rows", "3", "m", "d"]) == 0
     found = json.loads(capfd.readouterr().out)
-    assert (found["model"], found["data"], found["solver"], found["kernel"]) == ("m", "d", "mcodm", None)
+    assert (found["model"]["path"], found["data"]["path"]) == ("m", "d")
+    assert (found["model"]["method"], found["model"]["kernel"]) == ("mcodm", None)
     for row in report["lowest_rows"]:
         row["row"] += 1
     for top in report["top_features"]:
         for feature in top["largest"] + top["smallest"]:
             feature["number"] += 1
-    assert {name: found[name] for name in report} == report
+    assert found["features"] == report["top_features"] and found["confusion"] == report["confused"]
+    assert found["classes"] == report["classes"] and found["data"]["n_rows"] == report["n_rows"]
+    assert found["data"]["unknown_labels"] == report["unknown_labels"]
+    assert {name: found["scores"][name] for name in ("accuracy", "auc", "log_loss", "brier")} == {
+        name: report[name] for name in ("accuracy", "auc", "log_loss", "brier")}
+    assert {name: found["margins"][name] for name in ("unit", "norm", "lowest_rows")} == {
+        name: report[name] for name in ("unit", "norm", "lowest_rows")}
+    for name in ("margin", "normalised_margin"):
+        assert [one["value"] for one in found["margins"][name].pop("quantiles")] == [
+            one["margin"] for one in report[name].pop("quantiles")]
+        assert found["margins"][name] == report[name]
 
 
 def test_many_classes_show_the_worst_only(tmp_path, monkeypatch, capfd):
@@ -415,7 +427,7 @@ strongest features for 59:
     assert "--classes" not in capfd.readouterr().out
     assert inspect.main(["--json", "m", "d"]) == 0
     found = json.loads(capfd.readouterr().out)
-    assert len(found["classes"]) == len(found["top_features"]) == 60
+    assert len(found["classes"]) == len(found["features"]) == 60
 
 
 def test_a_wide_confusion_matrix_is_not_shown(tmp_path, monkeypatch, capfd):
@@ -453,7 +465,7 @@ def test_a_model_of_one_class(tmp_path, monkeypatch, capfd):
     assert "  none: the model has one class, and no other score\n" in text
     assert "rows of lowest margin" not in text
     assert inspect.main(["--json", "m", "d"]) == 0
-    assert json.loads(capfd.readouterr().out, parse_constant=pytest.fail)["margin"] is None
+    assert json.loads(capfd.readouterr().out, parse_constant=pytest.fail)["margins"]["margin"] is None
 
 
 def test_scores_that_overflow(tmp_path, monkeypatch, capfd):
@@ -466,7 +478,7 @@ def test_scores_that_overflow(tmp_path, monkeypatch, capfd):
         shown = capfd.readouterr()
         assert shown.err == ""
         found = json.loads(shown.out.splitlines()[-1], parse_constant=pytest.fail)
-        assert found["margin"]["variance"] is None
+        assert found["margins"]["margin"]["variance"] is None
 
 
 def test_piped(files):

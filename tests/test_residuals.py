@@ -88,10 +88,11 @@ def test_inspect_tells_the_same(files, capsys):
     report = files
     assert inspect.main(["--json", "m", "d"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["mse"] == report.mse
-    assert told["residual"]["quantiles"][4] == {"level": 0.5, "residual": report.residual.quantiles[0.5]}
-    assert told["largest_rows"][0]["row"] == report.largest_rows[0].row + 1
-    assert told["largest"][0]["number"] == report.largest[0].number + 1
+    assert told["scores"]["mse"] == report.mse
+    quantile = told["residuals"]["residual"]["quantiles"][4]
+    assert quantile == {"level": 0.5, "value": report.residual.quantiles[0.5]}
+    assert told["residuals"]["largest_rows"][0]["row"] == report.largest_rows[0].row + 1
+    assert told["features"][0]["largest"][0]["number"] == report.largest[0].number + 1
     assert inspect.main(["--rows", "1", "m", "d"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("m: l1svr, linear, regression, 6 features\nd: 120 rows\n\n"

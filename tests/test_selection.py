@@ -200,6 +200,131 @@ def test_scores_are_means_of_the_folds_but_accuracy_is_that_of_all_rows(metric):
     assert found.score == pytest.approx(expected, rel=1e-15)
 
 
+# ---- groups, own folds, several metrics
+
+
+def test_groups_stay_together_and_own_folds_are_taken():
+    groups = [f"patient {i // 4}" for i in range(90)]
+    found = ml.cross_validate(X3, y3, folds=3, groups=groups, seed=1)
+    together = {}
+    for group, fold in zip(groups, found.fold_of, strict=True):
+        assert together.setdefault(group, fold) == fold
+    assert np.ptp(np.bincount(found.fold_of)) <= 4
+    for own in (found.fold_of, found.fold_of + 1):
+        again = ml.cross_validate(X3, y3, folds=own, seed=1)
+        assert (again.fold_of == found.fold_of).all() and again.scores.tobytes() == found.scores.tobytes()
+    searched = ml.search(X3, y3, folds=found.fold_of + 1, grid="C=1", refit=False, seed=1)
+    assert searched.table[0]["fold_scores"] == found.fold_scores.tolist()
+    targets = ml.cross_validate(X3, X3[:, 0], solver="l2svr", folds=3, groups=groups, seed=1)
+    assert targets.score == pytest.approx(np.mean((targets.predictions - X3[:, 0])**2))
+
+
+@pytest.mark.parametrize("given, message", [
+    ({"folds": [0, 1]}, r"folds has shape \(2,\), X has 90 rows"),
+    ({"folds": np.ones(90)}, "folds holds float64: give the fold of each row as an integer"),
+    ({"folds": np.ones(90, dtype=int)}, "all rows are in one fold"),
+    ({"folds": np.arange(90) % 2 * 2}, "folds: 2 stands where 1 should come next"),
+    ({"folds": np.arange(90) % 2 - 1}, "folds: -1 stands where 1 should come next"),
+    ({"folds": np.arange(90) % 2, "groups": y3}, "groups and the folds of the rows are both given"),
+    ({"groups": y3[:-1]}, "groups has 89 entries, X has 90 rows"),
+    ({"groups": y3}, "3 groups for 5 folds: give fewer folds"),
+    ({"folds": (y3 == 5) + 0, "solver": "l2svc", "y": np.where(y3 == 5, 1, 2)}, "leaves label 1 alone in its training "
+     "rows: give other folds or groups"),
+    ({"metric": "accuracy,f2"}, "metric = 'f2' is not allowed"),
+    ({"metric": []}, r"metric = \[\] is not allowed: give accuracy"),
+    ({"metric": 3}, "metric = 3 is not allowed: give a name, or a list of names"),
+    ({"metric": ["auc", "mse"]}, "metric = 'mse' does not measure what mcodm predicts"),
+    ({"metric": "brier"}, r"metric = 'brier' asks for probabilities, and the scores of mcodm are none: give "
+     r"--probability \(probability=True\)"),
+], ids=str)
+def test_what_is_refused_of_folds_and_metrics(given, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        ml.cross_validate(X3, given.pop("y", y3), **{"solver": "mcodm", **given})
+
+
+def test_several_metrics_are_those_of_several_searches(tmp_path):
+    names = ["auc", "log_loss", "brier", "accuracy"]
+    given = {"solver": "logistic", "grid": "C=0.1,1,10", "folds": 3, "refit": False}
+    found = ml.search(X3, y3, metric=names, log=tmp_path / "log", **given)
+    for name in names:
+        alone = ml.search(X3, y3, metric=name, **given)
+        first = name == names[0]
+        for entry, other in zip(found.table, alone.table, strict=True):
+            assert entry["score" if first else name] == other["score"]
+            assert entry["fold_scores" if first else f"fold_{name}"] == other["fold_scores"]
+        assert alone.best_params == found.best_params or not first
+        assert alone.best_score == (min if name in P.ERRORS else max)(entry["score"] for entry in alone.table)
+    lines = (tmp_path / "log").read_text().splitlines(keepends=True)
+    (tmp_path / "cut").write_text("".join(lines[:5]))
+    again = ml.search(X3, y3, metric=names, resume=tmp_path / "cut", **given)
+    assert [{**entry, "seconds": 0} for entry in again.table] == [{**entry, "seconds": 0} for entry in found.table]
+    (tmp_path / "cut").write_text("".join(lines[:5]).replace('"brier": ', '"brier": -'))
+    with pytest.raises(ml.DataError, match=r"metrics is .* an object of scores by log_loss, brier, accuracy is needed"):
+        ml.search(X3, y3, metric=names, resume=tmp_path / "cut", **given)
+    with pytest.raises(ml.DataError, match="its metric is 'auc,log_loss,brier,accuracy', here it is 'auc'"):
+        ml.search(X3, y3, metric="auc", resume=tmp_path / "log", **given)
+    with pytest.raises(ml.DataError, match="the log of another search: its data"):
+        ml.search(X3, y3, metric=names, resume=tmp_path / "log", groups=np.arange(90) // 2, **given)
+
+
+def test_probabilities_of_a_fold_are_those_of_its_calibrated_model():
+    found = ml.cross_validate(X3, y3, solver="mcodm", folds=3, probability=True, metric="log_loss")
+    folds, models = plain_loop(X3, y3, 3, solver="mcodm", probability=True)
+    for fold, model in enumerate(models):
+        held = folds == fold
+        assert found.probabilities[held] == pytest.approx(model.predict_proba(X3[held]))
+        own = found.probabilities[held][np.arange(sum(held)), y3[held] - 5]
+        assert found.fold_scores[fold] == pytest.approx(-np.log(own).mean())
+    kept = ml.search(X3, y3, solver="mcodm", folds=3, probability=True, metric="log_loss", grid="C=1", keep=True)
+    assert kept.validation.probabilities.tobytes() == found.probabilities.tobytes()
+    assert kept.model.calibration is not None
+    # A class that a fold's training rows lack has the probability 0.
+    X, y = np.vstack([X2, [[9.0, 9, 9, 9]]]), np.append(y2, 9)
+    lacking = ml.cross_validate(X, y, folds=3, solver="logistic", metric="log_loss")
+    assert lacking.probabilities[-1, 2] == 0 and lacking.fold_scores.max() > -math.log(metrics.LEAST) / 40
+
+
+def test_tables_of_several_metrics_are_read_and_drawn(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    ml.dump_libsvm(X3, y3, "d")
+    Path("groups").write_text("".join(f"{i // 3}\n" for i in range(90)))
+    words = ["-s", "logistic", "-C", "--grid", "C=1,10,100", "--groups", "groups", "--metric", "log_loss,auc", "d"]
+    assert command.main([*words, "--table", "t.csv"]) == 0
+    head, *rows, best = capsys.readouterr().out.splitlines()[1:]
+    assert head.split()[:7] == ["C", "CV", "log", "loss", "deviation", "CV", "AUC"] and len(rows) == 3
+    assert command.main([*words, "--table", "t.json"]) == 0
+    from marginlinear.selection.tables import read_table
+
+    found = json.loads(Path("t.json").read_text())
+    for entry, other in zip(read_table("t.csv"), found, strict=True):
+        assert {**entry, "seconds": 0} == {**other, "seconds": 0} and len(entry["fold_auc"]) == 5
+    low = min(found, key=lambda entry: entry["score"])
+    assert best == f"Best C = {low['C']:g}  CV log loss = {low['score']:g}"
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install marginlinear[plot]")
+    from marginlinear.plotting import SearchDisplay
+
+    assert SearchDisplay.from_file("t.csv", score="auc").params == []
+
+
+@pytest.mark.parametrize("words, text, message", [
+    ("-v 2 --groups f", "1\n\n", r"f:2:1: an empty line is no group: give one word or number a line"),
+    ("-v 2 --groups f", "1\n", r"f:2:1: 1 groups for 90 rows: give one a row"),
+    ("--fold-file f", "1\n 1.5\n", r"f:2:2: '1.5' is not the number of a fold: give an integer of 0 or more a line"),
+    ("--fold-file f", "1\n3\n" * 45, r"f:2:1: fold 3, but no row is in fold 2: number the folds from 0 or from 1"),
+    ("--fold-file f", "1\n" * 90, r"f:90:1: all rows are in fold 1: give 2 folds or more"),
+    ("--fold-file f -v 2", "", r"--fold-file has the folds: leave out -v"),
+    ("--groups f", "", r"--groups is for cross-validation: give -v or -C too"),
+    ("--fold-file f --cluster local:1", "", r"--fold-file works on rows that are here: leave it out with --cluster"),
+    ("-v 2 --groups nothere", "", r"can't open group file nothere: "),
+])
+def test_files_of_groups_and_folds(words, text, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    ml.dump_libsvm(X3, y3, "d")
+    Path("f").write_text(text)
+    assert command.main(["-s", "l2svc", *words.split(), "d"]) in (1, 2)
+    assert re.search(message, capsys.readouterr().err)
+
+
 # ---- grids
 
 

@@ -29,8 +29,8 @@ SCHEDULER_FILE = Param("scheduler_file", str, None, "train on the Dask cluster o
 PARTITIONS = Param("partitions", int, None, "of a cluster: partitions of the rows (default: one a worker)", "[1, inf)")
 OPTIONS = CLUSTER, SCHEDULER_FILE, PARTITIONS
 # What works on the rows here.
-HERE = ("weights", "cross_validation", "search", "grid", "store", "zero_based", "text_labels", "float32", "memory",
-        "sweeps_per_load", "kernel")
+HERE = ("weights", "cross_validation", "search", "grid", "groups", "fold_file", "store", "zero_based", "text_labels",
+        "float32", "memory", "sweeps_per_load", "kernel")
 
 
 def on_cluster(line: CommandLine, declared: Sequence[Param], checkpoint: str | None,

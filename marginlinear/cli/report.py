@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Protocol
 
 from marginlinear._version import version
+from marginlinear.cli.output import tell
 from marginlinear.params import Param
 from marginlinear.problem import finite
 
@@ -17,21 +18,23 @@ if TYPE_CHECKING:
     from typing import Any
 
     from marginlinear._typing import AnyArray, FloatArray
-    from marginlinear.advising import Note
+    from marginlinear.cli.output import Results
     from marginlinear.margins import MarginReport
     from marginlinear.model import Model
     from marginlinear.problem import Info
     from marginlinear.residuals import ResidualReport
     from marginlinear.selection import CrossValidation, Search
+    from marginlinear.selection.advising import Note
     from marginlinear.selection.metrics import Agreement, LabelAgreement
 
-JSON = Param("json", bool, False, "one JSON object on standard output, in place of the text: docs/files.md has its keys")
+JSON = Param("json", bool, False, "one JSON object on standard output, in place of the text; its keys are in "
+             "docs/files.md")
 # Of the keys and their meaning: 2 will be one that a program for 1 cannot read.
 SCHEMA = 1
 KEYS = ("model", "data", "training", "selection", "scores", "classes", "confusion", "notes", "margins", "residuals",
         "features", "store")
-SCORES = ("accuracy", "balanced_accuracy", "macro_precision", "macro_f1", "micro_f1", "auc", "log_loss", "brier", "lrap",
-          "mse", "mae", "r2", "squared_correlation")
+SCORES = ("accuracy", "balanced_accuracy", "macro_precision", "macro_f1", "micro_f1", "auc", "log_loss", "brier",
+          "lrap", "mse", "mae", "r2", "squared_correlation")
 TRAINING = ("status", "reason", "converged", "algorithm", "n_iter", "n_outer", "objective", "bound", "certificate",
             "residual", "tolerance", "n_support", "seconds", "passes", "bytes_read")
 
@@ -59,6 +62,39 @@ class Judged(Protocol):
 
     @property
     def brier(self) -> float: ...
+
+
+class Report:
+    """What a fit tells: lines of results as they come, or in their place one object of parts; and notes at the end.
+
+    Attributes
+    ----------
+    results : Results
+    as_json : bool
+    advised : bool
+        Whether notes are wanted.
+    parts : dict
+        By KEYS.
+    notes : list of Note
+    """
+
+    def __init__(self, results: Results, as_json: bool, advised: bool) -> None:
+        self.results, self.as_json, self.advised = results, as_json, advised
+        self.parts: dict[str, Any] = {}
+        self.notes: list[Note] = []
+
+    def say(self, text: str) -> None:
+        """A line of results."""
+        if not self.as_json:
+            self.results.say(text)
+
+    def close(self, command: str) -> None:
+        """The object of the command, or the notes."""
+        if self.as_json:
+            self.results.say(text_of(command, **self.parts, notes=[note._asdict() for note in self.notes]))
+        else:
+            for note in self.notes:
+                tell(f"note: {note.text}")
 
 
 def text_of(command: str, **parts: Any) -> str:
@@ -100,13 +136,9 @@ def selection_part(found: Search, metrics: Sequence[str], folds: int, groups: It
             "points": points, "best": {"parameters": _plain(found.best_params), "score": found.best_score}}
 
 
-def notes_part(notes: Iterable[Note]) -> list[dict[str, str]]:
-    return [note._asdict() for note in notes]
-
-
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name.rstrip("_"): value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
-            for name, value in values.items()}
+            for name, value in sorted(values.items())}
 
 
 # ---- scores, classes and confusion
@@ -137,7 +169,7 @@ def of_classes(found: Judged, labels: Sequence[Any], confused: Iterable[tuple[An
 
 def of_labels(found: LabelAgreement, labels: Sequence[Any]) -> dict[str, Any]:
     """The parts on rows of several labels."""
-    return {"scores": _scores(accuracy=found.accuracy, balanced_accuracy=None, micro_f1=found.micro_f1,
+    return {"scores": _scores(accuracy=found.accuracy, micro_f1=found.micro_f1,
                               macro_f1=found.macro_f1, lrap=found.lrap), "classes": _classes(labels, found)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from marginlinear.cli.output import opening
 from marginlinear.errors import DataError
@@ -11,6 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Value = TypeVar("Value")
+
+
+class RowFiles(NamedTuple):
+    """Paths of --fold-file and --groups, None where they are not given."""
+
+    folds: str | None
+    groups: str | None
+
+    def read(self, m: int) -> tuple[list[int] | None, list[str] | None]:
+        """What they say of m rows."""
+        return (None if self.folds is None else read_folds(self.folds, m),
+                None if self.groups is None else read_groups(self.groups, m))
 
 
 def read_groups(path: str, m: int) -> list[str]:

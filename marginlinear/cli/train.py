@@ -44,15 +44,14 @@ from marginlinear.cli.output import (
 )
 from marginlinear.cli.report import (
     JSON,
+    Report,
     data_part,
     model_part,
-    notes_part,
     of_validation,
     selection_part,
-    text_of,
     training_part,
 )
-from marginlinear.cli.rows import read_folds, read_groups
+from marginlinear.cli.rows import RowFiles
 from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
 from marginlinear.memory import bytes_of
 from marginlinear.options import CommandLine, UsageError, did_you_mean, flags_with
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, TextIO
 
-    from marginlinear.advising import Note
     from marginlinear.model import Model
     from marginlinear.problem import Info, Progress
     from marginlinear.registry import Method
@@ -95,10 +93,10 @@ STORE = Param("store", str, None, "make a store of the data, LIBSVM's text or Pa
 NO_ADVICE = Param("no_advice", bool, False, "no notes on which of the defaults mattered: features that are not scaled, "
                   "classes that are unbalanced, a best C at the edge of the grid")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
-GROUPS = Param("groups", str, None, "of cross-validation: the group of each row, one a line; rows of one group, such as "
-               "those of one patient, are in one fold", metavar="FILE")
-FOLD_FILE = Param("fold_file", str, None, "cross-validation by these folds in place of -v: the number of each row's, one "
-                  "a line, from 0 or 1 without gaps", metavar="FILE")
+GROUPS = Param("groups", str, None, "of cross-validation: the group of each row, one a line; rows of one group, such "
+               "as those of one patient, are in one fold", metavar="FILE")
+FOLD_FILE = Param("fold_file", str, None, "cross-validation by these folds in place of -v: the number of each row's, "
+                  "one a line, from 0 or 1 without gaps", metavar="FILE")
 COLUMNS = (params.LABEL, params.CATEGORIES, params.LEAVE_OUT, params.CATEGORICAL, params.HASH_BITS, LIKE)
 
 # Metrics as the results call them.
@@ -134,17 +132,18 @@ usage: margin-train [options] training_set_file [model_file]
 
 Train a linear or kernel model on a LIBSVM text file and write a model file.
 
-The model is of classes, or a linear one of numbers. The training_set_file may be '-', standard input, or a table
-whose columns have names (.csv, .tsv, .parquet); .gz, .bz2 and .xz are unpacked. The model_file is one that margin-predict and LIBLINEAR's predict or LIBSVM's svm-predict read. Unless
-named ('-': standard output) it is called <training_set_file>.model, in the current folder.
+The model is of classes, or a linear one of numbers. The training_set_file may be '-', standard input, or a table whose
+columns have names (.csv, .tsv, .parquet); .gz, .bz2 and .xz are unpacked. The model_file is one that margin-predict and
+LIBLINEAR's predict or LIBSVM's svm-predict read. Unless named ('-': standard output) it is called
+<training_set_file>.model, in the current folder.
 """
 FIRST = """\
-margin-train learns a classifier, or a regression, from a LIBSVM text file. What most people want, with data/ of the
-repository:
+margin-train: give a LIBSVM text file to learn a classifier, or a regression, from. What most people want, with data/ of
+the repository:
 
-  margin-train data/dna dna.model                 train, and write the model
-  margin-predict data/dna.t dna.model dna.out     predict the rows of another file, and tell how many are right
-  margin-train -C --refit data/dna dna.model      search for the best C by cross-validation, and train with it
+  margin-train data/dna dna.model                      train, and write the model
+  margin-predict data/dna.t dna.model dna.out          predict the rows of another file, and tell how many are right
+  margin-train -C --refit data/vehicle vehicle.model   search for the best C by cross-validation, and train with it
 
 'margin-train --help' has all options and methods."""
 STATUSES = ("Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 3 not converged (--strict), "
@@ -212,7 +211,7 @@ class Training:
         if not self.method.classifies:
             self._no_classes(line)
         self.folds: Any = _folds(line)  # None without, and where a file has them
-        self.fold_path, self.groups_path = line.value(FOLD_FILE), line.value(GROUPS)
+        self.row_files = RowFiles(line.value(FOLD_FILE), line.value(GROUPS))
         self.resume, self.checkpoint = line.value(RESUME), line.value(CHECKPOINT)
         if self.resume and self.checkpoint:
             raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {CHECKPOINT.flag}")
@@ -226,26 +225,24 @@ class Training:
                         "dtype": "float32" if line.value(FLOAT32) else "float64",
                         "threads": self.params.get("threads")}
         self.quiet, self.verbose = line.value(options.QUIET), line.value(VERBOSE)
-        self.strict, self.json = line.value(STRICT), line.value(JSON)
-        # What --json prints, part by part.
-        self.parts: dict[str, Any] = {}
-        self.advised = not (self.quiet or line.value(NO_ADVICE))
-        self.notes: list[Note] = []
+        self.strict = line.value(STRICT)
+        as_json = line.value(JSON)
         self.model_path: Any  # None where none is written
         self.path, self.model_path = _files(line.files, self.validates and not self.refit)
         require_apart([("training_set_file", self.path), (WEIGHTS.flag, self.weights),
-                       (GROUPS.flag, self.groups_path), (FOLD_FILE.flag, self.fold_path)],
+                       (GROUPS.flag, self.row_files.groups), (FOLD_FILE.flag, self.row_files.folds)],
                       [("model_file", self.model_path), (LOG.flag, self.log_path), (TABLE.flag, self.table_path),
                        (RESUME.flag, self.resume), (CHECKPOINT.flag, self.checkpoint)])
         self.reading |= self._columns(line)
-        if self.json and self.model_path == "-":
+        if as_json and self.model_path == "-":
             raise UsageError(f"{JSON.flag} writes to standard output: name a model_file")
-        self.status = StatusLine(self.quiet or self.verbose or self.json)
+        self.status = StatusLine(self.quiet or self.verbose or as_json)
         run = params.resolve(self.method.run, self.params)
         self.checks = Checks(self.status, self.verbose, run["tol"], run["time_limit"] or math.inf)
         self.log: TextIO | None = None
         # A model on standard output leaves no room there for results.
-        self.results = Results(aside=self.model_path == "-")
+        self.report = Report(Results(aside=self.model_path == "-"), as_json,
+                             not (self.quiet or line.value(NO_ADVICE)))
 
     def _labels(self, line: CommandLine) -> dict[str, Any]:
         """How labels are read: of what kind they are the file may tell, but where they are numbers to be predicted."""
@@ -314,41 +311,32 @@ class Training:
             if written := self.resume or self.checkpoint:
                 with opening("write checkpoint", written):
                     check_writable(written)
-        with self.results, self.status, self._opened_log() as self.log:
+        with self.report.results, self.status, self._opened_log() as self.log:
             if self.cluster:
                 self.class_weight = {_number(text): factor for text, factor in self.class_weights}
-                self.parts["data"] = data_part(self.path)
+                self.report.parts["data"] = data_part(self.path)
                 found = self._train(None)
             else:
                 data = self._read()
                 with located(data):
                     found = self._select(data) if self.validates else self._train(data)
-            if self.json:
-                self.results.say(text_of(PROGRAM, **self.parts, notes=notes_part(self.notes)))
-            else:
-                for note in self.notes:
-                    tell(f"note: {note.text}")
+            self.report.close(PROGRAM)
             return found
-
-    def _say(self, text: str) -> None:
-        """A line of results, in whose place --json has its object."""
-        if not self.json:
-            self.results.say(text)
 
     def _advise(self, data: Any) -> None:
         """Notes on the data, which a fit may overwrite."""
-        from marginlinear import advising
+        from marginlinear.selection import advising
 
         if self.params.get(params.SCALE.name) is None:
-            self.notes += advising.of_features(data, option)
-        alike = {"balanced", "f1_macro", "macro_f1", "auc"} & {*self.metrics}
+            self.report.notes += advising.of_features(data, option)
+        alike = {"balanced", "f1_macro", "auc"} & {*self.metrics}
         if self.method.classifies and not (self.class_weights or alike or hasattr(data.labels, "patterns")):
-            self.notes += advising.of_classes(data.labels, option)
+            self.report.notes += advising.of_classes(data.labels, option)
 
     @property
     def validates(self) -> bool:
         """Whether there is cross-validation, of a search or of one point."""
-        return bool(self.folds or self.fold_path)
+        return bool(self.folds or self.row_files.folds)
 
     def _train(self, data: Any) -> int:
         from marginlinear.modelfile import save_model
@@ -359,17 +347,17 @@ class Training:
         with opening("save model to file", self.model_path):
             save_model(model, self.model_path, threads=self.params.get("threads"))
         info = model.info
-        self.parts |= {"model": model_part(model, self.model_path), "training": training_part(info)}
+        self.report.parts |= {"model": model_part(model, self.model_path), "training": training_part(info)}
         if self.verbose and info.status != INTERRUPTED:
             self._tell_beyond(data, model)
         if not self.quiet:
             criterion, value, allowed = info.criterion
             # LIBSVM's word for the support vectors that the model holds.
             total = f"Total nSV = {model.n_support}\n" if self.kernel else ""
-            self._say(f"optimization finished, #iter = {info.n_iter}\n"
-                             f"Objective value = {info.objective:.10g}\n"
-                             f"nSV = {info.n_support}\n{total}"
-                             f"{criterion} = {value:.4g} ({info.status}; tolerance {allowed:.4g})")
+            self.report.say(f"optimization finished, #iter = {info.n_iter}\n"
+                            f"Objective value = {info.objective:.10g}\n"
+                            f"nSV = {info.n_support}\n{total}"
+                            f"{criterion} = {value:.4g} ({info.status}; tolerance {allowed:.4g})")
         return self._judge(info)
 
     def _tell_beyond(self, data: Any, model: Model) -> None:
@@ -390,16 +378,17 @@ class Training:
         """-v, -C, and what goes with them. Without --grid cross-validation is a search over one point."""
         self.searches = line.given(params.SEARCH) or line.given(GRID)
         self.refit = line.value(REFIT)
+        given = line.value(params.METRIC)
         try:
-            self.given_metric = line.value(params.METRIC)
-            # The labels say later whether rows have several.
-            first = (self.given_metric or "").partition(",")[0].strip()
-            self.metrics = params.metrics_of(self.method, self.given_metric, first in params.OF_LABEL_SETS
-                                             and first not in params.OF_CLASSES)
+            # The labels say later whether rows have several, and then which metric is the default.
+            self.metrics: Any = ()
+            if given is not None:
+                of_sets = any(name.strip() in params.OF_LABEL_SETS[:-1] for name in given.split(","))
+                self.metrics = params.metrics_of(self.method, given, of_sets)
         except ValueError as error:
-            raise UsageError(f"{params.METRIC.flag}: {error}") from None
+            raise UsageError(f"{params.METRIC.flag} {given}: {error}") from None
         self.table_path = line.value(TABLE)
-        if self.fold_path:
+        if self.row_files.folds:
             for param in (params.CROSS_VALIDATION, GROUPS):
                 if line.given(param):
                     raise UsageError(f"{FOLD_FILE.flag} has the folds: leave out {line.flag(param)}")
@@ -427,7 +416,7 @@ class Training:
                 self.points = grids.points_of(self.grid, self.method, self.params)
         except ValueError as error:
             raise UsageError(error) from None
-        if self.searches and not self.fold_path:
+        if self.searches and not self.row_files.folds:
             self.folds = self.folds or params.FOLDS.default
         asked = any(name in params.OF_PROBABILITIES for name in self.metrics)
         if self.validates and not self.refit and not asked and self.params.get("probability"):
@@ -439,21 +428,20 @@ class Training:
         from marginlinear.selection import search
 
         try:
-            self.metrics = params.metrics_of(self.method, self.given_metric, hasattr(data.labels, "patterns"))
+            self.metrics = params.metrics_of(self.method, self.metrics or None, hasattr(data.labels, "patterns"))
         except ValueError as error:
             raise Failure(f"{_shown(self.path)}: {error}") from None
         first = self.metrics[0]
         metric = METRICS[first]
         m = len(data.labels)
-        given: Any = self.folds if self.fold_path is None else read_folds(self.fold_path, m)
-        groups = None if self.groups_path is None else read_groups(self.groups_path, m)
-        folds = min(self.folds, m) if self.fold_path is None else len(set(given))
+        fold_of, groups = self.row_files.read(m)
+        folds = min(self.folds, m) if fold_of is None else len(set(fold_of))
         doubled = self.grid is None
         if doubled:
             self._doubling(data)
         total = len(self.points) * folds
         if self.searches and not self.quiet:
-            self._say(f"{len(self.points)} points, {folds} folds: {total} fits")
+            self.report.say(f"{len(self.points)} points, {folds} folds: {total} fits")
         steps = Steps()
         best: tuple[float, str] | None = None
         sign = -1 if first in params.ERRORS else 1
@@ -475,10 +463,11 @@ class Training:
             try:
                 with opening("use log file", self.resume or self.log_path):
                     found = search(data, data.labels, solver=self.method.name, grid=self.grid, refit=False,
-                                   folds=given, groups=groups, metric=self.metrics, seed=self.params.get("seed", 0),
+                                   folds=self.folds if fold_of is None else fold_of, groups=groups,
+                                   metric=self.metrics, seed=self.params.get("seed", 0),
                                    threads=self.params.get("threads"), sample_weight=self.sample_weight,
                                    class_weight=self.class_weight, log=self.log_path, resume=self.resume,
-                                   progress=progress, keep=self.json and not self.searches, **fixed)
+                                   progress=progress, keep=self.report.as_json and not self.searches, **fixed)
             except DataError:
                 # Of the log, whose name it says.
                 raise
@@ -493,31 +482,31 @@ class Training:
             warn(f"not converged: {short} of {total} fits; {remedies(self.method, option)}")
         if self.table_path:
             self._write_table(found.table)
-        if self.advised:
-            from marginlinear import advising
+        if self.report.advised:
+            from marginlinear.selection import advising
 
-            self.notes += advising.of_search(found.table, found.best_params, option)
-        self.parts["selection"] = selection_part(found, self.metrics, folds, groups, self.params.get("seed", 0))
+            self.report.notes += advising.of_search(found.table, found.best_params, option)
+        self.report.parts["selection"] = selection_part(found, self.metrics, folds, groups, self.params.get("seed", 0))
         if found.validation is not None:
-            self.parts |= of_validation(found.validation, data.labels, self.method.regression)
+            self.report.parts |= of_validation(found.validation, data.labels, self.method.regression)
         if self.searches:
             if not self.quiet:
-                self._say("\n".join(_text_table(found.table, self.metrics)))
+                self.report.say("\n".join(_text_table(found.table, self.metrics)))
             shown = grids.shown(found.best_params)
             if doubled:
                 shown = shown.replace(params.EPSILON.name, "Best p")  # LIBLINEAR's words
-            self._say(f"Best {shown}  CV {metric} = {_score(first, found.best_score)}")
+            self.report.say(f"Best {shown}  CV {metric} = {_score(first, found.best_score)}")
         else:
             for name in self.metrics:
                 title = METRICS[name]
                 what = "Mean squared error" if name == "mse" else f"{title[0].upper()}{title[1:]}"
                 value = found.table[0]["score" if name == first else name]
-                self._say(f"Cross Validation {what} = {_score(name, value)}")
+                self.report.say(f"Cross Validation {what} = {_score(name, value)}")
             if found.predictions is not None:
                 from marginlinear.selection.metrics import Agreement
 
                 agreement = Agreement().add(data.labels, found.predictions)
-                self._say("Cross Validation Squared correlation coefficient = "
+                self.report.say("Cross Validation Squared correlation coefficient = "
                                  f"{agreement.squared_correlation:g}")
         if not self.refit:
             return NOT_CONVERGED if short and self.strict else DONE
@@ -619,8 +608,9 @@ class Training:
             classes = found.classes if hasattr(found, "patterns") else np.unique(found)
             self.class_weight = self._known_classes(classes.tolist())
         self.sample_weight = read_weights(self.weights, m) if self.weights else None
-        self.parts["data"] = data_part(self.path, n_rows=m, n_features=data.n_features, n_values=len(data.indices))
-        if self.advised:
+        self.report.parts["data"] = data_part(self.path, n_rows=m, n_features=data.n_features,
+                                              n_values=len(data.indices))
+        if self.report.advised:
             self._advise(data)
         return data
 

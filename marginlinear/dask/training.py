@@ -161,12 +161,12 @@ def cross_validate(X: Any, y: Any = None, *, folds: int = P.FOLDS.default, metri
     folds : int
         At least 2. They are cut inside the partitions, whose rows have to be in memory.
     metric, seed
-        As of `marginlinear.cross_validate`.
+        As of `marginlinear.cross_validate`, but one metric, and none of probabilities.
 
     Returns
     -------
     CrossValidation
-        As of `marginlinear.cross_validate`, but that predictions, scores and fold_of are None.
+        As of `marginlinear.cross_validate`, but that predictions, scores, fold_of and probabilities are None.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def cross_validate(X: Any, y: Any = None, *, folds: int = P.FOLDS.default, metri
     -----
     The fits of the folds follow one another, each on all workers. Scores of one fold at a time come to the driver.
     """
-    from marginlinear.selection.cross_validation import CrossValidation
+    from marginlinear.selection.cross_validation import CrossValidation, Measured
     from marginlinear.selection.metrics import METRICS, pooled
 
     if "probability" in given:
@@ -204,8 +204,9 @@ def cross_validate(X: Any, y: Any = None, *, folds: int = P.FOLDS.default, metri
             break
     # These stay where the rows are.
     elsewhere: Any = None
-    return CrossValidation(pooled(metric, np.array(values), np.array(sizes)), np.array(values), elsewhere, elsewhere,
-                           elsewhere, infos, time.perf_counter() - began)
+    found = Measured(pooled(metric, np.array(values), np.array(sizes)), np.array(values))
+    return CrossValidation(*found, elsewhere, elsewhere, elsewhere, infos, time.perf_counter() - began, elsewhere,
+                           {metric: found})
 
 
 @contextmanager

@@ -34,19 +34,19 @@ def folds_of(y: AnyArray, n: int, seed: int | list[int], groups: AnyArray | None
 
 
 def own_folds(folds: ArrayLike, m: int) -> IntpArray:
-    """The fold, 0..n-1, of each of m rows, of a caller's numbers, which count from 0 or from 1; ValueError for others."""
+    """The fold, 0..n-1, of each of m rows, of a caller's numbers, which count from 0 or 1; ValueError for others."""
     numbers = np.asarray(folds)
     if numbers.shape != (m,):
-        raise ValueError(f"folds has shape {numbers.shape}, X has {m} rows: give a number of folds, or the fold of each "
-                         "row")
+        raise ValueError(f"folds has shape {numbers.shape}, X has {m} rows: give a number of folds, or the fold of "
+                         "each row")
     if numbers.dtype.kind not in "iu":
         raise ValueError(f"folds holds {numbers.dtype}: give the fold of each row as an integer")
     names, fold_of = np.unique(numbers, return_inverse=True)
     counted = np.arange(len(names)) + (0 if names[0] == 0 else 1)
     wrong = np.flatnonzero(names != counted)
     if len(wrong):
-        raise ValueError(f"folds: {names[wrong[0]]} stands where {counted[wrong[0]]} should come next: number the folds "
-                         "from 0 or from 1, without gaps")
+        raise ValueError(f"folds: {names[wrong[0]]} stands where {counted[wrong[0]]} should come next: number the "
+                         "folds from 0 or from 1, without gaps")
     if len(names) < 2:
         raise ValueError("folds: all rows are in one fold: give 2 folds or more")
     return fold_of

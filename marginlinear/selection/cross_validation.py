@@ -88,8 +88,8 @@ class _CrossValidation(NamedTuple):
     fold_of: IntArray
     infos: list[Info]
     seconds: float
-    probabilities: FloatArray | None = None
-    metrics: dict[str, Measured] = {}
+    probabilities: FloatArray | None
+    metrics: dict[str, Measured]
 
 
 class CrossValidation(Summary, _CrossValidation):
@@ -478,21 +478,21 @@ def cross_validate(X: MatrixLike, y: TargetsLike | None = None, *, solver: str |
     X, y, solver, sample_weight, class_weight, **params
         As `train` takes them. Weights act on training; a metric counts every row once.
     folds : int, or int array of shape (m,)
-        How many, at least 2; more than rows mean one row a fold, with a warning. Or the fold of each row, from 0 or from
+        How many, at least 2; more than rows mean one row a fold, with a warning. Or the fold of each row, from 0 or
         1 without gaps.
     groups : array of shape (m,), optional
         Numbers or words: rows of one group, such as those of one patient, are in one fold. The folds have about equally
         many rows; classes are then not spread evenly.
     metric : str, or list of str
-        Of classes {"accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10", "log_loss", "brier"}: part of the
-        rows predicted right, the default; mean recall of the classes; mean F1 of the classes; area under the ROC curve,
-        for more than two classes the mean of each against the rest; part of the rows whose class is among so many of
-        highest scores; mean of -log of the probability of a row's class, none being below 1e-15; mean of the sum of the
-        squares of what probabilities are off by. Of a regression {"mse", "mae", "r2"}: mean squared error, the default;
-        mean absolute error; 1 less the part of the variance that is left. Of several labels a row {"micro_f1",
-        "macro_f1", "lrap", "accuracy"}: F1 of all labels together, the default; mean F1 of the labels that a row has or
-        is given; label ranking average precision; part of the rows whose labels are all right. Of several the first is
-        the score, and selects; the others are measured in the same folds.
+        Of classes {"accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10", "log_loss", "brier"}: part of
+        the rows predicted right, the default; mean recall of the classes; mean F1 of the classes; area under the ROC
+        curve, for more than two classes the mean of each against the rest; part of the rows whose class is among so
+        many of highest scores; mean of -log of the probability of a row's class, none being below 1e-15; mean of the
+        sum of the squares of what probabilities are off by. Of a regression {"mse", "mae", "r2"}: mean squared error,
+        the default; mean absolute error; 1 less the part of the variance that is left. Of several labels a row
+        {"micro_f1", "macro_f1", "lrap", "accuracy"}: F1 of all labels together, the default; mean F1 of the labels that
+        a row has or is given; label ranking average precision; part of the rows whose labels are all right. Of several
+        the first is the score, and selects; the others are measured in the same folds.
     seed : int
         Of the folds and of the fits.
     threads : int, optional
@@ -608,7 +608,8 @@ def search(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | N
         fixed = {name: value for name, value in fixed.items() if name not in grid}
     values = G.check_grid(G.default_grid(method) if grid is None else grid, method)
     points = G.points_of(values, method, fixed)
-    refit, keep, progress = P.check_flag("refit", refit), P.check_flag("keep", keep), P.check_function("progress", progress)
+    refit, keep = P.check_flag("refit", refit), P.check_flag("keep", keep)
+    progress = P.check_function("progress", progress)
     for name, path in (("log", log), ("resume", resume)):
         if path is not None:
             P.check_path(name, path)
@@ -668,7 +669,8 @@ def search(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | N
 
 def _prepared(X: Any, y: Any, solver: str | int | None, folds: Integer | ArrayLike, groups: ArrayLike | None,
               seed: Integer, threads: Integer | None, sample_weight: ArrayLike | None, class_weight: ClassWeight | None,
-              params: Mapping[str, Any], metric: str | Sequence[str] | None = None) -> tuple[Method, Folds, dict[str, Any]]:
+              params: Mapping[str, Any],
+              metric: str | Sequence[str] | None = None) -> tuple[Method, Folds, dict[str, Any]]:
     """(method, Folds, parameters of every fit)"""
     method = registry.get(registry.DEFAULT if solver is None else solver)
     # Calibrations are fitted where a metric asks for them alone.
@@ -687,9 +689,9 @@ def _prepared(X: Any, y: Any, solver: str | int | None, folds: Integer | ArrayLi
     data = Folds(X, y, folds, seed, sample_weight, class_weight, square, method, groups=groups)
     k = 0 if data.classes is None else len(data.classes)
     if asked and not probability and calibration.of_scores(method, values, k, k) is None:
-        raise ValueError(f"metric = {asked[0]!r} asks for probabilities, and the scores of {method.name} are none: give "
-                         "--probability (probability=True), which calibrates the model of each fold by 5 more fits, or "
-                         "another metric or method")
+        raise ValueError(f"metric = {asked[0]!r} asks for probabilities, and the scores of {method.name} are none: "
+                         "give --probability (probability=True), which calibrates the model of each fold by 5 more "
+                         "fits, or another metric or method")
     return method, data, params
 
 

@@ -46,6 +46,9 @@ STARTS = (
     ["predict", "d", "k", "-"], ["scale", "-l", "0", "-s", "out", "d"], ["scale", "-r", "ranges", "-o", "out", "d"],
     ["scale", "-y", "0", "1", "d3"],
     ["inspect", "m", "d"], ["inspect", "--json", "--names", "names", "--weights", "weights", "m", "d"],
+    ["train", "--json", "-v", "2", "--groups", "weights", "--metric", "accuracy,auc", "d"],
+    ["train", "--json", "-C", "--grid", "C=1,2", "--fold-file", "weights", "--refit", "d", "out"],
+    ["predict", "--json", "d3", "p"], ["predict", "--json", "-b", "1", "d3", "p", "out"],
     ["plot", "convergence", "-o", "out.svg", "h"], ["plot", "search", "-o", "out.png", "t.csv"],
     ["plot", "margins", "-o", "out.svg", "d", "m"], ["export", "--name", "f", "m", "out.c"],
     ["export", "--names", "names", "--long", "a,b,c", "m3", "out.sql"])

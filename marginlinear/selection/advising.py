@@ -1,6 +1,6 @@
 """What a first fit leaves undone: which of the defaults mattered for these rows, each in a sentence.
 
-    unscaled     a value of more than 10, or none of more than 1/100; where a tenth of the values or more are not 0, too,
+    unscaled     a value of more than 10, or none of more than 1/100; or, where a tenth of the values or more are not 0,
                  features whose largest values differ by a factor of more than 100
     unbalanced   a class with less than a tenth of the rows of the largest one, and no weights of classes
     edge         the best point of a search has the least or the largest value that was tried of a parameter without an
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from marginlinear import params as P
-from marginlinear.data.arrays import CSR, held, is_stored, shape_of
+from marginlinear.data.arrays import CSR, held, is_stored, shape_of, spread
 from marginlinear.data.labels import labels_of
 from marginlinear.data.scaling import extremes
 from marginlinear.status import keyword
@@ -91,13 +91,15 @@ def of_features(X: Any, called: Called = keyword) -> list[Note]:
     """On the sizes of features; `called` gives a Param's name to the reader."""
     if is_stored(X):
         return []
-    X = held(X)
+    # Rows of a file are in order, and stay as they are: one value a row is not spread.
+    X = X if isinstance(X, CSR) else held(X)
     m, n = shape_of(X)
-    sparse = isinstance(X, CSR)
-    dense = not sparse or len(X.indices) > DENSE * m * n
+    dense = not isinstance(X, CSR) or len(X.indices) > DENSE * m * n
     largest = _largest(X)
     if not largest or not (largest > LARGE or largest < SMALL or dense):
         return []
+    if isinstance(X, CSR) and X.equal is not None:
+        X = CSR(spread(X.equal, X.indptr), X.indices, X.indptr, n)
     least, most = extremes(X)
     sizes = np.maximum(np.abs(least), np.abs(most))
     sizes = sizes[sizes > 0]
@@ -125,7 +127,7 @@ def of_classes(y: AnyArray, called: Called = keyword) -> list[Note]:
     if counts[rare] >= FEW * counts[common]:
         return []
     few, many = labels[rare].item(), labels[common].item()
-    how = f"-w{few} {counts[common] / counts[rare]:.2g}" if called is not keyword else "class_weight='balanced'"
+    how = f"-w{few} {counts[common] / counts[rare]:.0f}" if called is not keyword else "class_weight='balanced'"
     metric = f"{P.METRIC.flag} balanced" if called is not keyword else "metric='balanced'"
     return [Note("unbalanced", f"classes are unbalanced: label {few} has {counts[rare]:,} of {len(y):,} rows, label "
                  f"{many} has {counts[common]:,}; {how} weighs them alike, {metric} measures them so")]
@@ -136,8 +138,10 @@ def of_search(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], calle
     notes = []
     score = next(entry["score"] for entry in table if all(entry[name] == value for name, value in best.items()))
     for param in P.OWN:
-        values = sorted({entry[param.name] for entry in table}) if _searched(param, best) else []
-        if len(values) < 2 or best[param.name] not in (values[0], values[-1]):
+        values = [entry[param.name] for entry in table] if param.domain == ENDLESS and param.name in best else []
+        # Values in units of rows and C are text.
+        values = sorted(set(values)) if all(isinstance(value, float) for value in values) else []
+        if len(values) < 3 or best[param.name] not in (values[0], values[-1]):
             continue
         inside = values[1:-1]
         if any(entry["score"] == score for entry in table if entry[param.name] in inside):
@@ -151,7 +155,3 @@ def of_search(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], calle
         notes.append(Note("edge", f"{name} = {best[param.name]:g} is the best, and the "
                           f"{'largest' if largest else 'least'} that was tried: go on with {how}"))
     return notes
-
-
-def _searched(param: P.Param, best: Mapping[str, Any]) -> bool:
-    return param.domain == ENDLESS and isinstance(best.get(param.name), float)
