@@ -5,14 +5,32 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from functools import partial
 from typing import TYPE_CHECKING
 
 from marginlinear import params
-from marginlinear.cli.command import command, usual
-from marginlinear.cli.data import LISTED, OF_NAMES, is_parquet, is_store, is_table, names_in, progress_of, refuse_with_tables
+from marginlinear.cli.command import command
+from marginlinear.cli.data import (
+    LISTED,
+    OF_NAMES,
+    is_parquet,
+    is_store,
+    is_table,
+    names_in,
+    progress_of,
+    refuse_with_tables,
+)
 from marginlinear.cli.output import DONE, FAILURE, StatusLine, opening, settle_blas
-from marginlinear.options import HELP, MULTILABEL, QUIET, TEXT_LABELS, VERSION, ZERO_BASED, CommandLine, UsageError
+from marginlinear.options import (
+    HELP,
+    MULTILABEL,
+    QUIET,
+    TEXT_LABELS,
+    VERSION,
+    ZERO_BASED,
+    CommandLine,
+    UsageError,
+    describe,
+)
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -24,8 +42,8 @@ PROGRAM = "margin-check"
 JSON = Param("json", bool, False, "one JSON object in place of the text")
 ERRORS = Param("errors", int, 20, "lines that are wrong shown at most; the others are counted", "[0, inf)")
 TABLE = (params.LABEL, params.CATEGORIES, params.LEAVE_OUT)
-OPTIONS = (ERRORS, JSON, ZERO_BASED, TEXT_LABELS, MULTILABEL, *TABLE,
-           QUIET._replace(help="no progress"), HELP, VERSION)
+OF_TEXT = (ZERO_BASED, TEXT_LABELS, MULTILABEL)
+OPTIONS = (ERRORS, JSON, *OF_TEXT, *TABLE, QUIET._replace(help="no progress"), HELP, VERSION)
 WIDTH = 110
 
 USAGE = """\
@@ -34,16 +52,22 @@ usage: margin-check [options] data_file
 Look through a LIBSVM text file ('-': standard input), a table (.csv, .tsv, .parquet), packed or not (.gz, .bz2,
 .xz), or a store: rows, features, values, labels; each line that is wrong, as training would refuse it, with what is
 wrong first; rows that are equal, or empty, features that are of no use or of other scales; and what to do about each.
-A file is read a part at a time; what is held grows with the number of rows, by some 80 bytes each, and of features.
+A file is read a part at a time; what is held grows with the number of rows, by some 70 bytes each, and of features.
 
 Options:"""
 STATUSES = """
-Exit status: 0 nothing is wrong, 1 training would refuse the file, or it cannot be read, 2 bad usage, 130 interrupted."""
+Exit status: 0 nothing is wrong, 1 training would refuse the file, or it cannot be read, 2 bad usage,
+130 interrupted."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return command(PROGRAM, argv, OPTIONS, partial(usual, USAGE, OPTIONS), work)
+    return command(PROGRAM, argv, OPTIONS, help_text, work)
+
+
+def help_text() -> list[str]:
+    """Lines of `--help`."""
+    return [USAGE, *describe(OPTIONS), STATUSES]
 
 
 def work(line: CommandLine) -> int:
@@ -52,10 +76,12 @@ def work(line: CommandLine) -> int:
     path = line.files[0]
     if is_table(path):
         refuse_with_tables(line, path, (ZERO_BASED, MULTILABEL, *((TEXT_LABELS,) if is_parquet(path) else ())))
-    for param in OPTIONS[2:]:
-        if line.given(param) and (is_store(path) or param in TABLE and not is_table(path)) and param not in OPTIONS[-3:]:
-            raise UsageError(f"{param.flag} is of no use with {path}: "
-                             + (OF_NAMES if param in TABLE else "a store knows its rows"))
+    useless = dict.fromkeys(() if is_table(path) else TABLE, OF_NAMES)
+    if is_store(path):
+        useless |= dict.fromkeys(OF_TEXT, "it is for LIBSVM's text")
+    for param, reason in useless.items():
+        if line.given(param):
+            raise UsageError(f"{param.flag} is of no use with {path}: {reason}")
     most, as_json, quiet = line.value(ERRORS), line.value(JSON), line.value(QUIET)
     given = {"zero_based": line.value(ZERO_BASED), "text_labels": line.value(TEXT_LABELS) or None,
              "multilabel": line.value(MULTILABEL) or None, "label": line.value(params.LABEL),
@@ -71,11 +97,13 @@ def work(line: CommandLine) -> int:
 
 def lines_of(report: DataReport) -> Iterator[str]:
     """The text of a report."""
+    from marginlinear.problem import counted
+
     yield report.title()
     if report.rows:
         yield f"labels: {report.label_text(LISTED)}"
     if report.n_errors:
-        yield f"\n{report.n_errors:,} line{'s' if report.n_errors > 1 else ''} with an error, which training would refuse:"
+        yield f"\n{counted(report.n_errors, 'line')} with an error, which training would refuse:"
         yield from (f"  {error}" for error in report.errors)
         if report.n_errors > len(report.errors):
             yield f"  and {report.n_errors - len(report.errors):,} others; --errors N shows more"

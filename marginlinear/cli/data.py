@@ -100,7 +100,7 @@ def names_in(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for row in rows for name in row if name.strip())
 
 
-def table_options(line: CommandLine, path: str) -> dict[str, str]:
+def table_options(line: CommandLine, path: str) -> dict[str, Any]:
     """What is given of OF_TABLES for a data file that is predicted; UsageError where they are for another kind."""
     given = {param.name: line.value(param) for param in OF_TABLES if line.given(param)}
     if is_table(path):

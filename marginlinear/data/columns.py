@@ -23,7 +23,7 @@ from marginlinear.errors import DataError
 from marginlinear.libsvm.reader import LibsvmData, Replayed, decompressed, first_bytes, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from marginlinear._typing import AnyArray, FloatArray, Int32Array, RealArray
     from marginlinear.libsvm.reader import Progress
@@ -317,7 +317,7 @@ class TextTable:
     def forget(self) -> None:
         self.labels, self.lines = [], []
 
-    def blocks(self, progress: Progress | None = None) -> Iterator[Cells]:
+    def blocks(self, progress: Progress | None = None) -> Generator[Cells, None, None]:
         """Yield Cells; a file without rows is an error."""
         some = False
         with opened(self.path) as (_, readinto, size):
@@ -398,8 +398,8 @@ class TextTable:
 
     def _header(self, cells: list[str]) -> list[str]:
         if cells and self.label not in map(str.strip, cells):
-            raise DataError(self.path, 1, 1, f"there is no column {shown(self.label)} of labels: name one by --label; the "
-                            f"header has {', '.join(map(str.strip, cells))}")
+            raise DataError(self.path, 1, 1, f"there is no column {shown(self.label)} of labels: name one by --label; "
+                            f"the header has {', '.join(map(str.strip, cells))}")
         header = checked_header(self.path, cells, (*self.categories, *self.left_out))
         named = (self.label, *self.categories, *self.left_out)
         twice = next((name for name in named if named.count(name) > 1), None)
@@ -518,7 +518,7 @@ def checked_header(path: str, cells: Sequence[str], names: Sequence[str]) -> lis
 
 
 def rows_of(path: str, readinto: Any, size: int | None,
-            progress: Progress | None = None) -> Iterator[tuple[int, list[str]]]:
+            progress: Progress | None = None) -> Generator[tuple[int, list[str]], None, None]:
     """Yield (the line in which it begins, cells) of the header and of each row; blank lines are none."""
     head = first_bytes(readinto)
     readinto, rest = decompressed(path, head, readinto)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,8 +43,8 @@ class Finding(NamedTuple):
     name : str
         `zero_based`, `one_label`, `single_rows`, `empty_rows`, `duplicates`, `conflicts`, `unused`, `constant`,
         `single_values`, `unscaled` or `zeros`.
-    count : int
-        Rows, features or values of which it is true.
+    number : int
+        Of rows, features or values of which it is true.
     text, advice : str
         What it is, and what to do.
     examples : list
@@ -55,7 +54,7 @@ class Finding(NamedTuple):
     """
 
     name: str
-    count: int
+    number: int
     text: str
     advice: str
     examples: list[Any]
@@ -149,7 +148,7 @@ def check(source: PathLike | MatrixLike, y: ArrayLike | Any = None, *, zero_base
     """Look through data: what they hold, what is wrong, and what would make a model worse.
 
     A file is read a part at a time, and on after lines that are wrong, each of which is told. What is held grows by
-    some 60 bytes a row, among them a hash of 64 bits by which equal rows are found, and 24 bytes a feature.
+    some 70 bytes a row, among them a hash of 64 bits by which equal rows are found, and 24 bytes a feature.
 
     Parameters
     ----------
@@ -237,8 +236,8 @@ def parts_of(X: Any, y: Any) -> Iterator[tuple[CSR, Any]]:
             numbers = np.asarray(block, dtype=np.float64)
             wrong = np.argwhere(~np.isfinite(numbers))
             if len(wrong):
-                raise ValueError(f"X: row {lo + wrong[0][0]}, column {wrong[0][1]} is {numbers[tuple(wrong[0])]}: numbers "
-                                 "must be finite")
+                raise ValueError(f"X: row {lo + wrong[0][0]}, column {wrong[0][1]} is {numbers[tuple(wrong[0])]}: "
+                                 "numbers must be finite")
             block = csr_of(numbers, np.empty((len(numbers), 0), np.int32), numbers.shape[1])
         yield block, labels[lo:hi]
 
@@ -295,8 +294,8 @@ class Survey:
             store = Store(path)
             rule = store.table
             self.names = None if rule is None else list(rule.features)
-            for part in store.parts():
-                self.add(part, part.labels)
+            for rows in store.parts():
+                self.add(rows, rows.labels)
             return
         from marginlinear.store.arrow import encoded
 
@@ -408,8 +407,8 @@ class Survey:
                 dense = 2 * values > self.rows * n_features
                 pair = [self._feature(int(at) + start) for at in (small, large)]
                 orders = np.log10(largest[large]) - np.log10(largest[small])
-                yield Finding("unscaled", len(used), f"largest values of features go from {largest[small]:g} ({pair[0]}) "
-                              f"to {largest[large]:g} ({pair[1]}), {orders:.1f} orders of magnitude",
+                yield Finding("unscaled", len(used), f"largest values of features go from {largest[small]:g} "
+                              f"({pair[0]}) to {largest[large]:g} ({pair[1]}), {orders:.1f} orders of magnitude",
                               f"a penalty weighs all features alike: give margin-train --scale "
                               f"{'range' if dense else 'maxabs, which keeps zeros'}", pair)
 
@@ -465,7 +464,7 @@ class Labels:
             return {}, None
         whole = bool((found == np.trunc(found)).all())
         target = (float(found[0]), float(found[-1]), float(self.codes.mean()), len(found))
-        labels = dict(zip(found.astype(np.int64).tolist() if whole else (), counts.tolist()))
+        labels = dict(zip(found.astype(np.int64).tolist(), counts.tolist(), strict=True)) if whole else {}
         return labels, target if not whole or len(found) > CLASSES else None
 
     def findings(self, labels: dict[Any, int]) -> Iterator[Finding]:
@@ -486,7 +485,7 @@ def _text(label: float) -> str:
 
 
 def row_hashes(data: FloatArray, indices: AnyArray, indptr: AnyArray) -> AnyArray:
-    """A uint64 of each row: the sum over its values of splitmix64 of the bits of value and feature; 0 without values."""
+    """A uint64 of each row: the sum over its values of splitmix64 of value and feature; 0 without values."""
     with np.errstate(over="ignore"):
         z = data.view(np.uint64) ^ (indices.astype(np.uint64) + np.uint64(1)) * GOLDEN
         z = (z ^ (z >> np.uint64(30))) * FIRST
