@@ -60,9 +60,9 @@ _HOME = {
 
 __all__ = ["ConvergenceWarning", "DataError", "DataReport", "Info", "Interrupted", "KernelModel", "LabelSets",
            "MarginReport", "Model", "MultiLabelModel", "Progress", "RegressionModel", "ResidualReport", "Store",
-           "__version__", "check", "cross_validate", "dump_libsvm", "from_liblinear", "load_libsvm", "load_model", "margin_report",
-           "out_of_fold", "residual_report", "save_model", "search", "to_c", "to_liblinear", "to_onnx", "to_sql",
-           "train"]
+           "__version__", "check", "cross_validate", "dump_libsvm", "from_liblinear", "load_libsvm", "load_model",
+           "margin_report", "out_of_fold", "residual_report", "save_model", "search", "to_c", "to_liblinear",
+           "to_onnx", "to_sql", "train"]
 
 
 # To a type checker it would stand for any name.

@@ -49,10 +49,11 @@ WIDTH = 110
 USAGE = """\
 usage: margin-check [options] data_file
 
-Look through a LIBSVM text file ('-': standard input), a table (.csv, .tsv, .parquet), packed or not (.gz, .bz2,
-.xz), or a store: rows, features, values, labels; each line that is wrong, as training would refuse it, with what is
-wrong first; rows that are equal, or empty, features that are of no use or of other scales; and what to do about each.
-A file is read a part at a time; what is held grows with the number of rows, by some 70 bytes each, and of features.
+Look through a LIBSVM text file ('-': standard input), a table (.csv, .tsv, .parquet), packed or not (.gz,
+.bz2, .xz), or a store: rows, features, values, labels; each line that is wrong, as training would refuse it,
+with what is wrong first; rows that are equal, or empty, features that are of no use or of other scales; and
+what to do about each. A file is read a part at a time; what is held grows with the number of rows, by some 70
+bytes each, and of features.
 
 Options:"""
 STATUSES = """

@@ -44,12 +44,13 @@ USAGE = """\
 usage: margin-inspect [options] model_file data_file
        margin-inspect [--json] store
 
-Show what a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train does on the rows of a LIBSVM text
-file ('-': standard input), of a table whose columns have the names that the model keeps (.csv, .tsv, .parquet),
-packed or not (.gz, .bz2, .xz), or of a store: accuracy, the distribution of the margins, precision and recall of
-each class, the confusion matrix, the features with the largest weights, and the rows of lowest margin, whose
-labels are likely to be wrong; of a regression its errors, the distribution of the residuals, the features, and the
-rows of largest residual. Rows are counted from 1; blank lines, comments and headers are none.
+Show what a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train does on the rows of a LIBSVM
+text file ('-': standard input), of a table whose columns have the names that the model keeps (.csv, .tsv,
+.parquet), packed or not (.gz, .bz2, .xz), or of a store: accuracy, the distribution of the margins, precision
+and recall of each class, the confusion matrix, the features with the largest weights, and the rows of lowest
+margin, whose labels are likely to be wrong; of a regression its errors, the distribution of the residuals,
+the features, and the rows of largest residual. Rows are counted from 1; blank lines, comments and headers are
+none.
 Of a store alone, what is in it, once all of it has been compared with what was written.
 
 Options:"""

@@ -38,12 +38,12 @@ BLOCK = 1 << 21  # scores held at a time
 USAGE = """\
 usage: margin-predict [options] test_file model_file [output_file]
 
-Predict with a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train, for the rows of a LIBSVM text
-file ('-': standard input), of a table whose columns have the names that the model keeps (.csv, .tsv, .parquet),
-packed or not (.gz, .bz2, .xz), or of a store. One line a row: the label,
-or the number that a regression predicts, then what options add, with blanks between: probabilities, scores, the
-margin. The labels of a multi-label model have commas between. Without an output_file the lines go to standard
-output, and the accuracy to standard error.
+Predict with a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train, for the rows of a LIBSVM
+text file ('-': standard input), of a table whose columns have the names that the model keeps (.csv, .tsv,
+.parquet), packed or not (.gz, .bz2, .xz), or of a store. One line a row: the label, or the number that a
+regression predicts, then what options add, with blanks between: probabilities, scores, the margin. The labels
+of a multi-label model have commas between. Without an output_file the lines go to standard output, and the
+accuracy to standard error.
 
 Options:"""
 

@@ -39,11 +39,11 @@ SHARE = Param("rows", float, None, "", "(0, 1)")
 USAGE = """\
 usage: margin-subset [options] data_file rows [subset_file [rest_file]]
 
-Write so many rows of a LIBSVM text file, or of a table (.csv, .tsv), to subset_file (default: standard output), and
-the others to rest_file. rows is a number, or a share of the rows such as 0.1. Of each class there are as many as its
-share of the rows, and at least one where that can be; of rows of several labels the rarest one counts. Lines are
-copied as they are, in their order, without comments and blank lines; both files of a table have its header. The file
-is read twice, and not held; .gz, .bz2 and .xz are unpacked.
+Write so many rows of a LIBSVM text file, or of a table (.csv, .tsv), to subset_file (default: standard
+output), and the others to rest_file. rows is a number, or a share of the rows such as 0.1. Of each class
+there are as many as its share of the rows, and at least one where that can be; of rows of several labels the
+rarest one counts. Lines are copied as they are, in their order, without comments and blank lines; both files
+of a table have its header. The file is read twice, and not held; .gz, .bz2 and .xz are unpacked.
 
 Options:"""
 

@@ -93,9 +93,9 @@ SHARED = {"More than two classes": (params.MULTICLASS,), "Kernels": params.KERNE
 USAGE = """\
 usage: margin-train [options] training_set_file [model_file]
 
-Train a linear or kernel classifier, or a linear regression, on a LIBSVM text file ('-': standard input), or on
-a table whose columns have names (.csv, .tsv, .parquet), packed or not (.gz, .bz2, .xz), and write a model file,
-which margin-predict and LIBLINEAR's predict or LIBSVM's svm-predict read.
+Train a linear or kernel classifier, or a linear regression, on a LIBSVM text file ('-': standard input), or
+on a table whose columns have names (.csv, .tsv, .parquet), packed or not (.gz, .bz2, .xz), and write a model
+file, which margin-predict and LIBLINEAR's predict or LIBSVM's svm-predict read.
 Unless named ('-': standard output) it is called <training_set_file>.model, in the current folder.
 """
 STATUSES = """\
