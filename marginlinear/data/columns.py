@@ -362,25 +362,13 @@ class TextTable:
 
     def labels_of(self, texts: Sequence[str], lines: Sequence[int], text_labels: bool | None) -> AnyArray:
         """Labels of rows by their words: int64 if each is a whole number, else float64, or str."""
-        if text_labels:
+        found = None if text_labels or any("_" in text for text in texts) else numbers_of(texts)
+        if found is None and text_labels is not False:
             return np.array(texts, dtype=np.str_)
-        for kind in (int, float):
-            try:
-                if not any("_" in text for text in texts):
-                    found = np.array([kind(text) for text in texts])
-                    break
-            except (ValueError, OverflowError):
-                continue
-        else:
-            if text_labels is None:
-                return np.array(texts, dtype=np.str_)
+        if found is None or not np.isfinite(found).all():
             at = next(at for at, text in enumerate(texts) if finite(text) is None)
-            raise self._fault(lines[at], self.label, f"{shown(texts[at])} is not a number, as labels are to be here: "
-                              "mend it, or leave the row out")
-        if found.dtype.kind == "O" or not np.isfinite(found).all():
-            at = next(at for at, text in enumerate(texts) if finite(text) is None or not -EXACT < float(text) < EXACT)
-            raise self._fault(lines[at], self.label, f"{shown(texts[at])} stands among numbers: mend it, or leave the "
-                              "row out")
+            what = "is not a number, as labels are to be here" if found is None else "stands among numbers"
+            raise self._fault(lines[at], self.label, f"{shown(texts[at])} {what}: mend it, or leave the row out")
         whole = found.dtype.kind == "f" and (found == np.trunc(found)).all() and (np.abs(found) < EXACT).all()
         return found.astype(np.int64) if whole else found
 
@@ -471,6 +459,20 @@ class TextTable:
 def note_unknown(unknown: Unknown, column: str, count: int, word: str) -> None:
     before, first = unknown.get(column, (0, word))
     unknown[column] = before + count, first
+
+
+def numbers_of(texts: Sequence[str]) -> AnyArray | None:
+    """int64 or float64 array; None where a text is no number."""
+    try:
+        found = np.array(list(map(int, texts)))
+        if found.dtype.kind == "i":
+            return found
+    except ValueError:
+        pass
+    try:
+        return np.array(list(map(float, texts)))
+    except ValueError:
+        return None
 
 
 def raised(error: DataError) -> None:

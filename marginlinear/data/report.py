@@ -72,7 +72,7 @@ class DataReport(Summary):
     density : float
         Values among all places of the table.
     first_index, last_index : int or None
-        The smallest and the largest feature of LIBSVM's text, as it counts; else None.
+        The smallest feature of LIBSVM's text that has a value, and the largest one, as it counts; else None.
     labels : dict
         Label -> how many rows have it, in ascending order; empty where they are not whole numbers, nor words.
     target : (least, largest, mean, count) or None
@@ -326,10 +326,10 @@ class Survey:
         """`base` is the number of the first feature in LIBSVM's text, as training takes it; None of other data."""
         counts = self.extremes.counts
         used = np.flatnonzero(counts)
-        first, last = (int(used[0]), int(used[-1])) if len(used) else (base or 0, base or 0)
+        first, last = 0 if self.n_from_zero else int(used[0]) if len(used) else None, self.n_features - 1
         from_zero = base is not None and (base == 0 or self.n_from_zero > 0)
         start = 0 if base is None or from_zero else 1
-        n_features = max(0, (last + 1 if base is not None and len(used) else self.n_features) - start)
+        n_features = max(0, self.n_features - start)
         values = int(counts.sum())
         labels, target = self.labels.counted()
         findings: list[Finding] = []
@@ -339,8 +339,8 @@ class Survey:
             findings += self._of_features(start, values, n_features)
         return DataReport(source=source, rows=self.rows, n_features=n_features, values=values,
                           density=values / max(1, self.rows * n_features),
-                          first_index=first if base is not None and len(used) else None,
-                          last_index=last if base is not None and len(used) else None, labels=labels, target=target,
+                          first_index=None if base is None else first,
+                          last_index=None if base is None or first is None else last, labels=labels, target=target,
                           multilabel=self.labels.multilabel, errors=errors.kept, n_errors=errors.count,
                           findings=findings)
 

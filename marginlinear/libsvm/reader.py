@@ -347,7 +347,9 @@ class Table:
         self.lines += block.lines
 
     def _append_features(self, block: Block, share: float) -> None:
-        indices, values = block.indices[:block.features], block.data[:block.features]
+        # Behind the last row there may be a part of one that is wrong.
+        features = block.row_ends[block.rows - 1]
+        indices, values = block.indices[:features], block.data[:features]
         if self.indices.room.dtype == np.uint16 and block.largest - block.base >= 1 << 16:
             self.indices.widen(np.int32)
         equal = None if self.equal is None else equal_values(block)
