@@ -13,7 +13,7 @@ import csv
 import io
 import math
 from contextlib import closing
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -385,9 +385,9 @@ class TextTable:
         return f"{shown(text)} is no finite number: mend it, {fix}"
 
     def _header(self, cells: list[str]) -> list[str]:
-        if cells and self.label not in map(str.strip, cells):
+        if self.label not in checked_header(self.path, cells, ()):
             raise DataError(self.path, 1, 1, f"there is no column {shown(self.label)} of labels: name one by --label; "
-                            f"the header has {', '.join(map(str.strip, cells))}")
+                            f"the header has {header_text(cells)}")
         header = checked_header(self.path, cells, (*self.categories, *self.left_out))
         named = (self.label, *self.categories, *self.left_out)
         twice = next((name for name in named if named.count(name) > 1), None)
@@ -400,7 +400,7 @@ class TextTable:
         for name in (*self.numeric, *self.words):
             if name not in header:
                 raise DataError(self.path, 1, 1, f"there is no column {shown(name)}, which the training set has: the "
-                                f"header has {', '.join(header)}")
+                                f"header has {header_text(header)}")
             if name == self.label:
                 raise DataError(self.path, 1, 1, f"column {shown(name)} is a feature in the training set: name another "
                                 "one as that of the labels")
@@ -505,6 +505,11 @@ def columns_of(path: str, names: Sequence[str]) -> list[str]:
         return checked_header(path, next(lines, (0, []))[1], names)
 
 
+def header_text(cells: Sequence[str]) -> str:
+    """A header for a message."""
+    return shown(", ".join(map(str.strip, cells)))[1:-1]
+
+
 def checked_header(path: str, cells: Sequence[str], names: Sequence[str]) -> list[str]:
     """The names of columns; DataError where two are one, or one of `names` is not there."""
     header = [name.strip() for name in cells]
@@ -515,7 +520,7 @@ def checked_header(path: str, cells: Sequence[str], names: Sequence[str]) -> lis
         raise DataError(path, 1, 1, f"two columns are called {shown(twice)}: rename one")
     for name in names:
         if name not in header:
-            raise DataError(path, 1, 1, f"there is no column {shown(name)}: the header has {', '.join(header)}")
+            raise DataError(path, 1, 1, f"there is no column {shown(name)}: the header has {header_text(header)}")
     return header
 
 
@@ -524,30 +529,36 @@ def rows_of(path: str, readinto: Any, size: int | None,
     """Yield (the line in which it begins, cells) of the header and of each row; blank lines are none."""
     head = first_bytes(readinto)
     readinto, rest = decompressed(path, head, readinto)
-    total, done, calls = size if rest is head else None, 0, 0
-    raw: IO[bytes] = io.BufferedReader(Replayed(rest, readinto), TEXT)
+    total, done, begin = size if rest is head else None, 0, 1
 
     def lines() -> Iterator[str]:
         nonlocal done
-        stream = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-        for line in stream:
+        raw: Any = io.BufferedReader(Replayed(rest, readinto), TEXT)
+        stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        for number, line in enumerate(stream, 1):
+            if not line.isascii():
+                require_text(path, number, line)
             done += len(line)
+            if progress is not None and not number & 0xFFFF:
+                progress(done, total)
             yield line
 
-    reader = csv.reader(lines() if progress is not None else io.TextIOWrapper(raw, encoding="utf-8-sig", newline=""),
-                        delimiter=separator_of(path) or ",", strict=True)
-    begin = 1
+    reader = csv.reader(lines(), delimiter=separator_of(path) or ",", strict=True)
     try:
         for row in reader:
             if row:
                 yield begin, row
             begin = reader.line_num + 1
-            calls += 1
-            if progress is not None and not calls & 0xFFFF:
-                progress(done, total)
-    except UnicodeDecodeError as error:
-        raise DataError(path, 0, 0, f"not UTF-8: convert the file, as with iconv ({error.reason})") from None
     except csv.Error as error:
-        raise DataError(path, begin, 1, f"not CSV: {error}") from None
+        raise DataError(path, begin, 1, f"not CSV: {shown(error)[1:-1]}") from None
     if progress is not None:
         progress(done, total)
+
+
+def require_text(path: str, number: int, line: str) -> None:
+    """DataError where a line holds bytes that are not UTF-8."""
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        column = len(line[:error.start].encode()) + 1
+        raise DataError(path, number, column, "not UTF-8: convert the file, as with iconv") from None
