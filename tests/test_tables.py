@@ -102,7 +102,7 @@ def test_models_keep_columns(folder, capsys):
     assert predict_main(["new.csv", "m", "out"]) == 0
     wanted = model.predict(np.array([[45, -3, 0, 1, 0], [31, 1500, 0, 0, 0.0]]))
     assert (folder / "out").read_text().split() == [str(label) for label in wanted]
-    assert "1 cells of column 'town' hold words that the training set did not have ('Bonn' is the" in (
+    assert "1 cell of column 'town': words that the training set did not have ('Bonn' is the first)" in (
         capsys.readouterr().err)
     assert inspect_main(["m", "d.csv"]) == 0
     assert "income, EUR +" in capsys.readouterr().out.replace("EUR -", "EUR +")
