@@ -185,8 +185,9 @@ def check(source: PathLike | MatrixLike, y: ArrayLike | Any = None, *, zero_base
     Examples
     --------
     >>> import marginlinear as ml
-    >>> ml.check("data/vehicle").labels
-    {1: 212, 2: 217, 3: 218, 4: 199}
+    >>> report = ml.check([[1.0, 2], [1, 2], [3, 4]], ["a", "b", "a"])
+    >>> report.labels, [finding.name for finding in report.findings]
+    ({'a': 2, 'b': 1}, ['conflicts', 'single_rows'])
     """
     P.check_flag("zero_based", zero_based)
     errors = Errors(MAX_ERRORS.check(max_errors))
