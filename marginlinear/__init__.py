@@ -13,6 +13,7 @@ from marginlinear._version import version as __version__
 if TYPE_CHECKING:
     from marginlinear.api import train
     from marginlinear.data.label_sets import LabelSets
+    from marginlinear.data.report import DataReport, check
     from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
     from marginlinear.export import from_liblinear, to_c, to_liblinear, to_onnx, to_sql
     from marginlinear.libsvm import dump_libsvm, load_libsvm
@@ -35,6 +36,8 @@ _HOME = {
     "MultiLabelModel": "marginlinear.model",
     "RegressionModel": "marginlinear.model",
     "LabelSets": "marginlinear.data.label_sets",
+    "DataReport": "marginlinear.data.report",
+    "check": "marginlinear.data.report",
     "load_model": "marginlinear.modelfile",
     "save_model": "marginlinear.modelfile",
     "MarginReport": "marginlinear.margins",
@@ -57,11 +60,11 @@ _HOME = {
     "from_liblinear": "marginlinear.export",
 }
 
-__all__ = ["ConvergenceWarning", "DataError", "Info", "Interrupted", "KernelModel", "LabelSets", "MarginReport",
-           "Model", "MultiLabelModel", "Progress", "RegressionModel", "ResidualReport", "Store", "__version__",
-           "advice", "cross_validate", "dump_libsvm", "from_liblinear", "load_libsvm", "load_model", "margin_report",
-           "out_of_fold", "residual_report", "save_model", "search", "to_c", "to_liblinear", "to_onnx", "to_sql",
-           "train"]
+__all__ = ["ConvergenceWarning", "DataError", "DataReport", "Info", "Interrupted", "KernelModel", "LabelSets",
+           "MarginReport", "Model", "MultiLabelModel", "Progress", "RegressionModel", "ResidualReport", "Store",
+           "__version__", "advice", "check", "cross_validate", "dump_libsvm", "from_liblinear", "load_libsvm",
+           "load_model", "margin_report", "out_of_fold", "residual_report", "save_model", "search", "to_c",
+           "to_liblinear", "to_onnx", "to_sql", "train"]
 
 
 # To a type checker it would stand for any name.

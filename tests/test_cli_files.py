@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import marginlinear
-from marginlinear.cli import compare, export, inspect, plot, predict, scale, train
+from marginlinear.cli import compare, export, inspect, plot, predict, scale, subset, train
 
 ROOT = str(Path(marginlinear.__file__).parents[1])
 COMMANDS = {"train": train.main, "predict": predict.main, "scale": scale.main, "plot": plot.main,
-            "inspect": inspect.main, "export": export.main, "compare": compare.main}
+            "inspect": inspect.main, "export": export.main, "compare": compare.main,
+            "subset": subset.main}
 ENDINGS = {"plot": ".png", "export": ".sql"}
 DATA = "1 1:1 2:2\n2 1:3\n" * 3
 
@@ -30,13 +31,14 @@ OVER_INPUTS = [
     "plot reliability -o {x} {y} m",
     "plot ranks -o {x} {y}", "compare -s cs -o {x} {y}", "compare -s cs --journal {x} d {y}",
     "compare -s cs --resume {x} {y}", "compare -s cs -o {x} --groups {y} d",
-    "export {y} {x}", "export --names {y} m {x}",
+    "export {y} {x}", "export --names {y} m {x}", "subset {y} 2 {x}", "subset {y} 2 d2 {x}",
 ]
 # Both are written.
 OVER_OUTPUTS = [
     "train --log {x} d {y}", "train -C --log {x} --table {y} d", "train -C --resume {x} --table {y} d",
     "train -C --refit --log {x} d {y}", "train -C --refit --table {x} d {y}", "train -C --refit --resume {x} d {y}",
-    "scale -o {x} -s {y} d", "compare -s cs -o {x} --journal {y} d", "compare -s cs -o {x} -o {y} d",
+    "scale -o {x} -s {y} d", "subset d 2 {x} {y}",
+    "compare -s cs -o {x} --journal {y} d", "compare -s cs -o {x} -o {y} d",
 ]
 
 

@@ -14,6 +14,7 @@ import pytest
 from marginlinear.api import train
 from marginlinear.cli.data import read_names, read_weights
 from marginlinear.cli.scale import read_ranges
+from marginlinear.data.columns import table_rows
 from marginlinear.data.reading import MEMORY, NESTED, NUMBER, SPARE, JSONFault, json_of
 from marginlinear.errors import DataError
 from marginlinear.modelfile import load_model, save_model
@@ -42,12 +43,14 @@ def journal(path):
         assert 0 <= entries.table(["accuracy"], [3, 3])[0]["score"] <= 1
 
 
-READERS = {"model": model, "ranges": lambda path: read_ranges(path, 1), "journal": journal, "log": read_log,
+READERS = {"csv": lambda path: table_rows(str(path), "label", ["town"]), "model": model,
+           "ranges": lambda path: read_ranges(path, 1), "journal": journal, "log": read_log,
            "table": read_table, "names": lambda path: read_names(path, 2),
            "weights": lambda path: read_weights(path, 2), "checkpoint": read_checkpoint}
 FIT = '{"params": {"C": 1.0}, "fold": %d, "score": 0.5, "status": "converged", "n_iter": 3, "seconds": 0.1}\n'
 CHECK = '{"n_iter": 4, "seconds": 0.5, "objective": 1.5, "certificate": 0.25, "residual": null'
 TEXTS = {
+    "csv": 'age,town,label\n1.5,"Rom",1\n-2e3,"a ""b""",2\n',
     "ranges": "y\n0 1\n2 3\nx\n-1 1\n1 0 0.5\n7 -1 1e3\n",
     "journal": '{"search": {"metric": "accuracy"}}\n' + FIT % 1 + FIT % 2,
     "log": CHECK + '}\n' + CHECK + ', "status": "converged", "tol": 0.001}\n',

@@ -32,8 +32,8 @@ PROGRAM = "margin-check"
 JSON = Param("json", bool, False, "one JSON object in place of the text")
 ERRORS = Param("errors", int, 20, "lines that are wrong shown at most; the others are counted", "[0, inf)")
 TABLE = (params.LABEL, params.CATEGORIES, params.LEAVE_OUT)
-READING = (ZERO_BASED, TEXT_LABELS, MULTILABEL, *TABLE)
-OPTIONS = (ERRORS, JSON, *READING, QUIET._replace(help="no progress"))
+OF_TEXT = (ZERO_BASED, TEXT_LABELS, MULTILABEL)
+OPTIONS = (ERRORS, JSON, *OF_TEXT, *TABLE, QUIET._replace(help="no progress"))
 WIDTH = 110
 
 USAGE = """\
@@ -45,7 +45,7 @@ That is rows, features, values, labels; each line that is wrong, as training wou
 rows that are equal, or empty, features that are of no use or of other scales; and what to do about each.
 
 The data_file is LIBSVM text ('-': standard input), a table (.csv, .tsv, .parquet), packed or not (.gz, .bz2, .xz), or a
-store. A file is read a part at a time; what is held grows with the number of rows, by some 80 bytes each, and of
+store. A file is read a part at a time; what is held grows with the number of rows, by some 70 bytes each, and of
 features.
 """
 STATUSES = ("Exit status: 0 nothing is wrong, 1 training would refuse the file, or it cannot be read, 2 bad usage, 130 "
@@ -63,10 +63,12 @@ def work(line: CommandLine) -> int:
     path = line.files[0]
     if is_table(path):
         refuse_with_tables(line, path, (ZERO_BASED, MULTILABEL, *((TEXT_LABELS,) if is_parquet(path) else ())))
-    for param in READING:
-        if line.given(param) and (is_store(path) or (param in TABLE and not is_table(path))):
-            raise UsageError(f"{param.flag} is of no use with {path}: "
-                             + (OF_NAMES if param in TABLE else "a store knows its rows"))
+    useless = dict.fromkeys(() if is_table(path) else TABLE, OF_NAMES)
+    if is_store(path):
+        useless |= dict.fromkeys(OF_TEXT, "it is for LIBSVM's text")
+    for param, reason in useless.items():
+        if line.given(param):
+            raise UsageError(f"{param.flag} is of no use with {path}: {reason}")
     most, as_json, quiet = line.value(ERRORS), line.value(JSON), line.value(QUIET)
     given = {"zero_based": line.value(ZERO_BASED), "text_labels": line.value(TEXT_LABELS) or None,
              "multilabel": line.value(MULTILABEL) or None, "label": line.value(params.LABEL),
@@ -82,11 +84,13 @@ def work(line: CommandLine) -> int:
 
 def lines_of(report: DataReport) -> Iterator[str]:
     """The text of a report."""
+    from marginlinear.problem import counted
+
     yield report.title()
     if report.rows:
         yield f"labels: {report.label_text(LISTED)}"
     if report.n_errors:
-        yield f"\n{report.n_errors:,} line{'s' if report.n_errors > 1 else ''} with an error, which training would refuse:"
+        yield f"\n{counted(report.n_errors, 'line')} with an error, which training would refuse:"
         yield from (f"  {error}" for error in report.errors)
         if report.n_errors > len(report.errors):
             yield f"  and {report.n_errors - len(report.errors):,} others; --errors N shows more"

@@ -16,7 +16,7 @@ from marginlinear.params import COLUMNS, Param
 from marginlinear.threads import default_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from marginlinear.cli.output import StatusLine
@@ -55,6 +55,7 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
     from marginlinear.data.columns import TableData, TableRule, table_rows
 
     rule = None if model is None and like is None else rule_for(path, model, like)
+    require_one_label(path, options)
     label, dtype = label_for(label, rule), options.get("dtype", "float64")
     unknown: Unknown = {}
     found: Any
@@ -71,6 +72,7 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
             if meta["features"] is None:
                 raise Failure(f"{path}: its words are too many for a feature each: give {params.CATEGORICAL.flag} hash")
             found = TableData.of(list(pairs), path, rule or TableRule.of_meta(meta), narrow)
+            require_numbers(path, label, found.labels, model)
     warn_of_words(unknown)
     return found
 
@@ -100,7 +102,7 @@ def names_in(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for row in rows for name in row if name.strip())
 
 
-def table_options(line: CommandLine, path: str) -> dict[str, str]:
+def table_options(line: CommandLine, path: str) -> dict[str, Any]:
     """What is given of OF_TABLES for a data file that is predicted; UsageError where they are for another kind."""
     given = {param.name: line.value(param) for param in OF_TABLES if line.given(param)}
     if is_table(path):
@@ -134,6 +136,18 @@ def rule_for(path: str, model: Model | None, like: str | None) -> TableRule:
     return rule
 
 
+def require_one_label(path: str, options: Mapping[str, Any]) -> None:
+    if options.get("multilabel"):
+        raise Failure(f"{path}: a table has one label a row, and the model is multi-label: give LIBSVM's text")
+
+
+def require_numbers(path: str, label: str, labels: Any, model: Model | None) -> None:
+    """DataError for words where a regression is to be measured."""
+    if model is not None and model.classes is None and labels.dtype.kind == "U":
+        raise DataError(path, 0, 0, f"column {label!r} holds words, and the model is a regression: name a column of "
+                        "numbers by --label")
+
+
 def label_for(label: str | None, rule: TableRule | None) -> str:
     """The column of the labels: that which is given, or that of the training set."""
     of_rule = None if rule is None else rule.label
@@ -144,10 +158,11 @@ def label_for(label: str | None, rule: TableRule | None) -> str:
 def warn_of_words(unknown: Unknown) -> None:
     """Say what words are new, and so are no features."""
     from marginlinear.data.reading import shown
+    from marginlinear.problem import counted
 
     for column, (count, word) in unknown.items():
-        warn(f"{count} cells of column {shown(column)} hold words that the training set did not have ({shown(word)} is "
-             "the first): they are no features")
+        warn(f"{counted(count, 'cell')} of column {shown(column)}: words that the training set did not have "
+             f"({shown(word)} is the first) are no features")
 
 
 def read_store(path: str, folder: str | None, status: StatusLine, like: str | None = None, **options: Any) -> Store:
@@ -189,6 +204,7 @@ def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None
     from marginlinear.data.columns import TableData, Unknown, table_blocks
 
     rule, unknown = rule_for(path, model, like), Unknown()
+    require_one_label(path, options)
     label = label_for(label, rule)
     with opening("open input file", path):
         if not is_parquet(path):
@@ -200,6 +216,7 @@ def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None
             pairs, _ = encoded(path, {"label": label}, rule, "float64", options.get("threads") or default_threads(),
                                progress, unknown=unknown)
             for pair in pairs:
+                require_numbers(path, label, pair[1], model)
                 yield TableData.of([pair], path, rule)
     warn_of_words(unknown)
 

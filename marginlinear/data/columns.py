@@ -13,7 +13,7 @@ import csv
 import io
 import math
 from contextlib import closing
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from marginlinear.errors import DataError
 from marginlinear.libsvm.reader import LibsvmData, Replayed, decompressed, first_bytes, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from marginlinear._typing import AnyArray, FloatArray, Int32Array, RealArray
     from marginlinear.libsvm.reader import Progress
@@ -317,7 +317,7 @@ class TextTable:
     def forget(self) -> None:
         self.labels, self.lines = [], []
 
-    def blocks(self, progress: Progress | None = None) -> Iterator[Cells]:
+    def blocks(self, progress: Progress | None = None) -> Generator[Cells, None, None]:
         """Yield Cells; a file without rows is an error."""
         some = False
         with opened(self.path) as (_, readinto, size):
@@ -362,25 +362,13 @@ class TextTable:
 
     def labels_of(self, texts: Sequence[str], lines: Sequence[int], text_labels: bool | None) -> AnyArray:
         """Labels of rows by their words: int64 if each is a whole number, else float64, or str."""
-        if text_labels:
+        found = None if text_labels or any("_" in text for text in texts) else numbers_of(texts)
+        if found is None and text_labels is not False:
             return np.array(texts, dtype=np.str_)
-        for kind in (int, float):
-            try:
-                if not any("_" in text for text in texts):
-                    found = np.array([kind(text) for text in texts])
-                    break
-            except (ValueError, OverflowError):
-                continue
-        else:
-            if text_labels is None:
-                return np.array(texts, dtype=np.str_)
+        if found is None or not np.isfinite(found).all():
             at = next(at for at, text in enumerate(texts) if finite(text) is None)
-            raise self._fault(lines[at], self.label, f"{shown(texts[at])} is not a number, as labels are to be here: "
-                              "mend it, or leave the row out")
-        if found.dtype.kind == "O" or not np.isfinite(found).all():
-            at = next(at for at, text in enumerate(texts) if finite(text) is None or not -EXACT < float(text) < EXACT)
-            raise self._fault(lines[at], self.label, f"{shown(texts[at])} stands among numbers: mend it, or leave the "
-                              "row out")
+            what = "is not a number, as labels are to be here" if found is None else "stands among numbers"
+            raise self._fault(lines[at], self.label, f"{shown(texts[at])} {what}: mend it, or leave the row out")
         whole = found.dtype.kind == "f" and (found == np.trunc(found)).all() and (np.abs(found) < EXACT).all()
         return found.astype(np.int64) if whole else found
 
@@ -397,9 +385,9 @@ class TextTable:
         return f"{shown(text)} is no finite number: mend it, {fix}"
 
     def _header(self, cells: list[str]) -> list[str]:
-        if cells and self.label not in map(str.strip, cells):
-            raise DataError(self.path, 1, 1, f"there is no column {shown(self.label)} of labels: name one by --label; the "
-                            f"header has {', '.join(map(str.strip, cells))}")
+        if self.label not in checked_header(self.path, cells, ()):
+            raise DataError(self.path, 1, 1, f"there is no column {shown(self.label)} of labels: name one by --label; "
+                            f"the header has {header_text(cells)}")
         header = checked_header(self.path, cells, (*self.categories, *self.left_out))
         named = (self.label, *self.categories, *self.left_out)
         twice = next((name for name in named if named.count(name) > 1), None)
@@ -412,7 +400,7 @@ class TextTable:
         for name in (*self.numeric, *self.words):
             if name not in header:
                 raise DataError(self.path, 1, 1, f"there is no column {shown(name)}, which the training set has: the "
-                                f"header has {', '.join(header)}")
+                                f"header has {header_text(header)}")
             if name == self.label:
                 raise DataError(self.path, 1, 1, f"column {shown(name)} is a feature in the training set: name another "
                                 "one as that of the labels")
@@ -473,6 +461,20 @@ def note_unknown(unknown: Unknown, column: str, count: int, word: str) -> None:
     unknown[column] = before + count, first
 
 
+def numbers_of(texts: Sequence[str]) -> AnyArray | None:
+    """int64 or float64 array; None where a text is no number."""
+    try:
+        found = np.array(list(map(int, texts)))
+        if found.dtype.kind == "i":
+            return found
+    except ValueError:
+        pass
+    try:
+        return np.array(list(map(float, texts)))
+    except ValueError:
+        return None
+
+
 def raised(error: DataError) -> None:
     raise error
 
@@ -503,6 +505,11 @@ def columns_of(path: str, names: Sequence[str]) -> list[str]:
         return checked_header(path, next(lines, (0, []))[1], names)
 
 
+def header_text(cells: Sequence[str]) -> str:
+    """A header for a message."""
+    return shown(", ".join(map(str.strip, cells)))[1:-1]
+
+
 def checked_header(path: str, cells: Sequence[str], names: Sequence[str]) -> list[str]:
     """The names of columns; DataError where two are one, or one of `names` is not there."""
     header = [name.strip() for name in cells]
@@ -513,39 +520,45 @@ def checked_header(path: str, cells: Sequence[str], names: Sequence[str]) -> lis
         raise DataError(path, 1, 1, f"two columns are called {shown(twice)}: rename one")
     for name in names:
         if name not in header:
-            raise DataError(path, 1, 1, f"there is no column {shown(name)}: the header has {', '.join(header)}")
+            raise DataError(path, 1, 1, f"there is no column {shown(name)}: the header has {header_text(header)}")
     return header
 
 
 def rows_of(path: str, readinto: Any, size: int | None,
-            progress: Progress | None = None) -> Iterator[tuple[int, list[str]]]:
+            progress: Progress | None = None) -> Generator[tuple[int, list[str]], None, None]:
     """Yield (the line in which it begins, cells) of the header and of each row; blank lines are none."""
     head = first_bytes(readinto)
     readinto, rest = decompressed(path, head, readinto)
-    total, done, calls = size if rest is head else None, 0, 0
-    raw: IO[bytes] = io.BufferedReader(Replayed(rest, readinto), TEXT)
+    total, done, begin = size if rest is head else None, 0, 1
 
     def lines() -> Iterator[str]:
         nonlocal done
-        stream = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-        for line in stream:
+        raw: Any = io.BufferedReader(Replayed(rest, readinto), TEXT)
+        stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        for number, line in enumerate(stream, 1):
+            if not line.isascii():
+                require_text(path, number, line)
             done += len(line)
+            if progress is not None and not number & 0xFFFF:
+                progress(done, total)
             yield line
 
-    reader = csv.reader(lines() if progress is not None else io.TextIOWrapper(raw, encoding="utf-8-sig", newline=""),
-                        delimiter=separator_of(path) or ",", strict=True)
-    begin = 1
+    reader = csv.reader(lines(), delimiter=separator_of(path) or ",", strict=True)
     try:
         for row in reader:
             if row:
                 yield begin, row
             begin = reader.line_num + 1
-            calls += 1
-            if progress is not None and not calls & 0xFFFF:
-                progress(done, total)
-    except UnicodeDecodeError as error:
-        raise DataError(path, 0, 0, f"not UTF-8: convert the file, as with iconv ({error.reason})") from None
     except csv.Error as error:
-        raise DataError(path, begin, 1, f"not CSV: {error}") from None
+        raise DataError(path, begin, 1, f"not CSV: {shown(error)[1:-1]}") from None
     if progress is not None:
         progress(done, total)
+
+
+def require_text(path: str, number: int, line: str) -> None:
+    """DataError where a line holds bytes that are not UTF-8."""
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        column = len(line[:error.start].encode()) + 1
+        raise DataError(path, number, column, "not UTF-8: convert the file, as with iconv") from None

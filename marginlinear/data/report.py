@@ -43,8 +43,8 @@ class Finding(NamedTuple):
     name : str
         `zero_based`, `one_label`, `single_rows`, `empty_rows`, `duplicates`, `conflicts`, `unused`, `constant`,
         `single_values`, `unscaled` or `zeros`.
-    count : int
-        Rows, features or values of which it is true.
+    number : int
+        Of rows, features or values of which it is true.
     text, advice : str
         What it is, and what to do.
     examples : list
@@ -54,7 +54,7 @@ class Finding(NamedTuple):
     """
 
     name: str
-    count: int
+    number: int
     text: str
     advice: str
     examples: list[Any]
@@ -72,7 +72,7 @@ class DataReport(Summary):
     density : float
         Values among all places of the table.
     first_index, last_index : int or None
-        The smallest and the largest feature of LIBSVM's text, as it counts; else None.
+        The smallest feature of LIBSVM's text that has a value, and the largest one, as it counts; else None.
     labels : dict
         Label -> how many rows have it, in ascending order; empty where they are not whole numbers, nor words.
     target : (least, largest, mean, count) or None
@@ -148,7 +148,7 @@ def check(source: PathLike | MatrixLike, y: ArrayLike | Any = None, *, zero_base
     """Look through data: what they hold, what is wrong, and what would make a model worse.
 
     A file is read a part at a time, and on after lines that are wrong, each of which is told. What is held grows by
-    some 60 bytes a row, among them a hash of 64 bits by which equal rows are found, and 24 bytes a feature.
+    some 70 bytes a row, among them a hash of 64 bits by which equal rows are found, and 24 bytes a feature.
 
     Parameters
     ----------
@@ -181,6 +181,13 @@ def check(source: PathLike | MatrixLike, y: ArrayLike | Any = None, *, zero_base
         There is no row, nor a line that is wrong, or features are more than there is memory for.
     ValueError, TypeError
         A parameter is outside its domain; X or y are none.
+
+    Examples
+    --------
+    >>> import marginlinear as ml
+    >>> report = ml.check([[1.0, 2], [1, 2], [3, 4]], ["a", "b", "a"])
+    >>> report.labels, [finding.name for finding in report.findings]
+    ({'a': 2, 'b': 1}, ['conflicts', 'single_rows'])
     """
     P.check_flag("zero_based", zero_based)
     errors = Errors(MAX_ERRORS.check(max_errors))
@@ -236,8 +243,8 @@ def parts_of(X: Any, y: Any) -> Iterator[tuple[CSR, Any]]:
             numbers = np.asarray(block, dtype=np.float64)
             wrong = np.argwhere(~np.isfinite(numbers))
             if len(wrong):
-                raise ValueError(f"X: row {lo + wrong[0][0]}, column {wrong[0][1]} is {numbers[tuple(wrong[0])]}: numbers "
-                                 "must be finite")
+                raise ValueError(f"X: row {lo + wrong[0][0]}, column {wrong[0][1]} is {numbers[tuple(wrong[0])]}: "
+                                 "numbers must be finite")
             block = csr_of(numbers, np.empty((len(numbers), 0), np.int32), numbers.shape[1])
         yield block, labels[lo:hi]
 
@@ -294,8 +301,8 @@ class Survey:
             store = Store(path)
             rule = store.table
             self.names = None if rule is None else list(rule.features)
-            for part in store.parts():
-                self.add(part, part.labels)
+            for rows in store.parts():
+                self.add(rows, rows.labels)
             return
         from marginlinear.store.arrow import encoded
 
@@ -326,10 +333,10 @@ class Survey:
         """`base` is the number of the first feature in LIBSVM's text, as training takes it; None of other data."""
         counts = self.extremes.counts
         used = np.flatnonzero(counts)
-        first, last = (int(used[0]), int(used[-1])) if len(used) else (base or 0, base or 0)
+        first, last = 0 if self.n_from_zero else int(used[0]) if len(used) else None, self.n_features - 1
         from_zero = base is not None and (base == 0 or self.n_from_zero > 0)
         start = 0 if base is None or from_zero else 1
-        n_features = max(0, (last + 1 if base is not None and len(used) else self.n_features) - start)
+        n_features = max(0, self.n_features - start)
         values = int(counts.sum())
         labels, target = self.labels.counted()
         findings: list[Finding] = []
@@ -339,8 +346,8 @@ class Survey:
             findings += self._of_features(start, values, n_features)
         return DataReport(source=source, rows=self.rows, n_features=n_features, values=values,
                           density=values / max(1, self.rows * n_features),
-                          first_index=first if base is not None and len(used) else None,
-                          last_index=last if base is not None and len(used) else None, labels=labels, target=target,
+                          first_index=None if base is None else first,
+                          last_index=None if base is None or first is None else last, labels=labels, target=target,
                           multilabel=self.labels.multilabel, errors=errors.kept, n_errors=errors.count,
                           findings=findings)
 
@@ -407,8 +414,8 @@ class Survey:
                 dense = 2 * values > self.rows * n_features
                 pair = [self._feature(int(at) + start) for at in (small, large)]
                 orders = np.log10(largest[large]) - np.log10(largest[small])
-                yield Finding("unscaled", len(used), f"largest values of features go from {largest[small]:g} ({pair[0]}) "
-                              f"to {largest[large]:g} ({pair[1]}), {orders:.1f} orders of magnitude",
+                yield Finding("unscaled", len(used), f"largest values of features go from {largest[small]:g} "
+                              f"({pair[0]}) to {largest[large]:g} ({pair[1]}), {orders:.1f} orders of magnitude",
                               f"a penalty weighs all features alike: give margin-train --scale "
                               f"{'range' if dense else 'maxabs, which keeps zeros'}", pair)
 
@@ -464,7 +471,7 @@ class Labels:
             return {}, None
         whole = bool((found == np.trunc(found)).all())
         target = (float(found[0]), float(found[-1]), float(self.codes.mean()), len(found))
-        labels = dict(zip(found.astype(np.int64).tolist() if whole else (), counts.tolist()))
+        labels = dict(zip(found.astype(np.int64).tolist(), counts.tolist(), strict=True)) if whole else {}
         return labels, target if not whole or len(found) > CLASSES else None
 
     def findings(self, labels: dict[Any, int]) -> Iterator[Finding]:
@@ -485,7 +492,7 @@ def _text(label: float) -> str:
 
 
 def row_hashes(data: FloatArray, indices: AnyArray, indptr: AnyArray) -> AnyArray:
-    """A uint64 of each row: the sum over its values of splitmix64 of the bits of value and feature; 0 without values."""
+    """A uint64 of each row: the sum over its values of splitmix64 of value and feature; 0 without values."""
     with np.errstate(over="ignore"):
         z = data.view(np.uint64) ^ (indices.astype(np.uint64) + np.uint64(1)) * GOLDEN
         z = (z ^ (z >> np.uint64(30))) * FIRST

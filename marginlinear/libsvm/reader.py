@@ -133,8 +133,8 @@ def good_blocks(source: Source, refuse: Callable[[DataError], object], *, text_l
                 _block_size: int = 1 << 20) -> Iterator[tuple[LibsvmData, Int64Array]]:
     """Yield the rows of a file some at a time, without those that have something wrong, and their lines, from 1.
 
-    The DataError of each line that is wrong goes to `refuse`, for the first thing in it. Features are numbered as in the
-    file: an index of 0 is one, too. Parameters are those of `read_libsvm`.
+    The DataError of each line that is wrong goes to `refuse`, for the first thing in it. Features are numbered as in
+    the file: an index of 0 is one, too. Parameters are those of `read_libsvm`.
     """
     checked("float64", 1, False, text_labels, multilabel, progress)
     block = Block(_block_size, "float64", text_labels, multilabel, 0, LARGEST_INDEX - 1)
@@ -347,7 +347,9 @@ class Table:
         self.lines += block.lines
 
     def _append_features(self, block: Block, share: float) -> None:
-        indices, values = block.indices[:block.features], block.data[:block.features]
+        # Behind the last row there may be a part of one that is wrong.
+        features = block.row_ends[block.rows - 1]
+        indices, values = block.indices[:features], block.data[:features]
         if self.indices.room.dtype == np.uint16 and block.largest - block.base >= 1 << 16:
             self.indices.widen(np.int32)
         equal = None if self.equal is None else equal_values(block)
