@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from marginlinear.cli import compare as margin_compare
-from marginlinear.compare import Comparison, Forecast, compare, foresight, forecast, study
+from marginlinear.compare import Comparison, Forecast, compare, forecast, foresight, study
 from marginlinear.compare import statistics as S
 from marginlinear.compare.contestants import Fitted, Tried, best_of
 from marginlinear.compare.design import Design

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 PROGRAM = "margin-train"
 WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data", metavar="FILE")
 GRID = Param("grid", str, None, "values to search: 'C=log2:-5:2:15,mu=0.2:0.2:0.8' or 'C=1,4,16,outer=ccp,paper'; a "
-             "range is start:step:stop, of the exponent after log2: and log10:; a further --grid adds its names",
-             metavar="NAME=VALUES,...")
+             "range is start:step:stop, of the exponent after log2: and log10:; a further --grid adds its names; "
+             "paper: what the method's paper chose from", metavar="NAME=VALUES,...")
 REFIT = Param("refit", bool, False, "after the search train with the best parameters, and write the model")
 TABLE = Param("table", str, None, "write the search's results as a table, by the name's end as .csv or .json",
               metavar="FILE")
@@ -64,9 +64,9 @@ STORE = Param("store", str, None, "make a store of the data, which may be a .par
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 
 SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
-GENERAL = (WEIGHTS, *SELECTION, CHECKPOINT, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS, options.ZERO_BASED,
-           options.TEXT_LABELS, options.MULTILABEL, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT, options.HELP,
-           options.VERSION)
+GENERAL = (params.PAPER, WEIGHTS, *SELECTION, CHECKPOINT, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS,
+           options.ZERO_BASED, options.TEXT_LABELS, options.MULTILABEL, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT,
+           options.HELP, options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
@@ -136,6 +136,8 @@ class Training:
         self.params = {p.name: line.value(p) for p in (*params.RUN, *params.AROUND, *self.method.takes)
                        if line.given(p)}
         try:
+            if line.given(params.PAPER):
+                self.params = self.method.with_paper(self.params)
             self.kernel = params.resolve(self.method.takes, self.params).get("kernel")
             if "memory" in self.params:
                 bytes_of(self.params["memory"], params.MEMORY.name)

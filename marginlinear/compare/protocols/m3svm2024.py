@@ -25,7 +25,7 @@ TABLE = Protocol(
     name="m3svm2024",
     paper="F. Nie, Z. Hao and R. Wang, Multi-class Support Vector Machine with Maximizing Minimum Margin, AAAI 2024",
     table="Table 1", published="m3svm2024-table1.csv", sets=SETS,
-    methods=(PaperMethod("M3SVM", "m3svm;lambda=0.0001:0.0111:0.1;norm=1:1:8"),
+    methods=(PaperMethod("M3SVM", "m3svm;paper"),
              PaperMethod("OvR", "l1svc;defaults;multiclass=ovr"), PaperMethod("OvO", "l1svc;defaults;multiclass=ovo"),
              PaperMethod("Crammer", "cs;defaults"), PaperMethod("M-SVM", "sklearn:tools.rivals.msvm.MSVM;defaults"),
              PaperMethod("Top-k", "topk;defaults"), PaperMethod("Multi-LR", "softmax;defaults"),
