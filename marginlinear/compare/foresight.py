@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from marginlinear.compare.sets import Dataset
     from marginlinear.compare.study import Plan, Source, Trial
 
-# What the timing of a set and a method may take: a part of all its trials, or so many seconds.
-SHARE, LEISURE = 0.05, 0.25
+# What the timing of a set and a method may take: a part of all its trials, but between so many seconds.
+SHARE, LEAST, MOST = 0.05, 0.25, 5.0
 # Rows of a first trial, at least; by what they grow from each to the next; chains of the grid in each.
 ROWS, FACTOR, CHAINS = 100, 4, 4
 # Seconds may grow by this power of the rows at most, as those of a kernel's products do.
@@ -158,7 +158,7 @@ def _timed(plan: Plan, data: Dataset, method: Contestant, trials: int, first: bo
         found.append((n, cost + trial["seconds"]["select"] * (part.share * design.folds - 1)))
         ahead = extrapolated(found, m)
         following = ahead if n == m else cost * min(FACTOR, m / n)
-        if spent + following > max(LEISURE, SHARE * trials * ahead):
+        if spent + following > min(max(LEAST, SHARE * trials * ahead), MOST):
             break
     return fits, extrapolated(found, m) if found else 0.0
 
