@@ -187,12 +187,12 @@ class Method(NamedTuple):
 
     def with_paper(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """`given` parameters, and the paper's values of the others; ValueError where it has none."""
-        paper = self.paper or Paper("no values of its paper are known here")
+        paper = self.paper or Paper("none are known here")
         if not paper.values:
             grid = f", or grid = 'paper' (--grid paper) for what it chose from, {paper.grid}" if paper.grid else ""
-            raise ValueError(f"paper: {self.name} has no values of its paper, {paper.place}: give values{grid}")
+            raise ValueError(f"paper: {self.name} has no values of its paper ({paper.place}): give values{grid}")
         if paper.linear and given.get(P.KERNEL.name) is not None:
-            raise ValueError(f"paper: the values for {self.name} are of linear models, {paper.place}: leave out the "
+            raise ValueError(f"paper: the values for {self.name} are of linear models ({paper.place}): leave out the "
                              "kernel, or give values")
         return {**given, **self.others(paper.values, [name for name, value in given.items() if value is not None])}
 

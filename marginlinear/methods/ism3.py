@@ -38,5 +38,5 @@ METHOD = Method(
     smooth=True,
     routes=("auto",),
     defaults=M3SVM.defaults,
-    paper=Paper("whose Table 4 has p = 4, and does not say which lambda"),
+    paper=Paper("its Table 4 has p = 4, and does not say which lambda"),
 )

@@ -108,7 +108,7 @@ METHOD = Method(
     fit=fit,
     dual=dual,
     joint=False,
-    paper=Paper("whose experiments choose C, lambda1 and lambda2 by 5-fold cross-validation",
+    paper=Paper("its experiments choose C, lambda1 and lambda2 by 5-fold cross-validation",
                 grid="C=10,50,100,lambda1=log2:-8:1:-2,lambda2=log2:-8:1:-2"),
     routes=("auto", "cd", "accelerated", "newton", "paper"),
 )

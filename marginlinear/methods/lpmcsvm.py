@@ -44,6 +44,6 @@ METHOD = Method(
     fit=joint_fit_of(dual, solve),
     dual=dual,
     joint=True,
-    paper=Paper("whose experiments choose C and p by 5-fold cross-validation",
+    paper=Paper("its experiments choose C and p by 5-fold cross-validation",
                 grid="C=log2:-12:1:12,norm=1.1:0.1:2"),
 )

@@ -152,7 +152,7 @@ METHOD = Method(
     params=(P.C, P.LAMBDA, P.MU, P.THETA, P.OUTER, P.MAX_OUTER, P.RESTARTS),
     fit=fit,
     relaxation={"mu": 0.0},
-    paper=Paper("whose experiments choose lambda, mu and theta by 5-fold cross-validation",
+    paper=Paper("its experiments choose lambda, mu and theta by 5-fold cross-validation",
                 grid="lambda=log2:0:2:20,mu=0.2:0.2:0.8,theta=0.2:0.2:0.8"),
     dual=dual,
     joint=True,

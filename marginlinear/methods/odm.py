@@ -33,5 +33,5 @@ METHOD = Method(
     fit=fit_of(loss),
     loss=loss,
     joint=False,
-    paper=Paper("whose text is not at hand"),
+    paper=Paper("its text is not at hand"),
 )
