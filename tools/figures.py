@@ -90,13 +90,17 @@ def curves(path, pyplot, grids=None):
         along = [entry for entry in found[method].table
                  if all(entry[other] == value for other, value in best.items() if other != name)]
         ax.plot([entry[name] for entry in along], [entry["score"] for entry in along], marker="o", markersize=4)
-        others = ", ".join(f"{other.rstrip('_')} = {value:.4g}" for other, value in best.items() if other != name)
+        others = ", ".join(f"{word(other)} = {value:.4g}" for other, value in best.items() if other != name)
         ax.set_title(f"{method}, {others}", fontsize="small")
-        label = {"norm": "p"}.get(name, name.rstrip("_"))
-        ax.set(xlabel=label, xscale="linear" if name == "norm" else "log")
+        ax.set(xlabel=word(name), xscale="linear" if name == "norm" else "log")
     for row in axes:
         row[0].set_ylabel("accuracy, 5 folds")
     return figure
+
+
+def word(name):
+    """A parameter as the papers call it."""
+    return "p" if name == "norm" else name.rstrip("_")
 
 
 def main(argv=None):
