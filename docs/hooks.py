@@ -93,7 +93,8 @@ def on_page_markdown(markdown, page, config, files):
         markdown = method_page(registry.get(name), markdown)
     makers = {"methods": make_methods, "commands": make_commands, "docstring": make_docstring,
               "estimators": make_estimators, "sweeps": make_sweeps, "gallery": make_gallery,
-              "grids": make_grids, "schema": make_schema, "chart": lambda name: getattr(charts, name)()}
+              "grids": make_grids, "papers": make_papers, "schema": make_schema,
+              "chart": lambda name: getattr(charts, name)()}
     return MARKER.sub(lambda found: makers[found[1]](found[2]), FOR_TESTS.sub("", markdown))
 
 
@@ -117,7 +118,8 @@ def method_page(method, text):
         "Minimises\n", typeset.display(split_objective(method.objective)), "",
         f"Source: {escaped(method.reference)}.\n", "## When to use it\n", text.strip(), "",
         "## Parameters\n", *parameter_table(method.params), "",
-        *other_defaults(method), "Every method also takes [those of every run](../commands.md).\n",
+        *other_defaults(method), *papers_values(method),
+        "Every method also takes [those of every run](../commands.md).\n",
         *([f"Routes: {', '.join(f'`{route}`' for route in method.routes)}.\n"] if len(method.routes) > 1 else []),
         *(margins_of(method) if has_scores(method) else []), "## Mathematics\n", *formulas(mathematics)])
 
@@ -169,6 +171,40 @@ def other_defaults(method):
         return []
     told = options.flags_with(method.defaults, (*params.RUN, params.MULTICLASS))
     return ["Its defaults of what others take too: " + ", ".join(f"`{flag}`" for flag in told) + ".\n"]
+
+
+def papers_values(method):
+    """Sentences on what the method's paper has in place of the defaults."""
+    paper = method.paper
+    if paper is None:
+        return []
+    words = []
+    if paper.values:
+        told = ", ".join(f"`{flag}`" for flag in options.flags_with(paper.values, method.params))
+        words.append(f"`--paper`, in Python `paper=True`, stands for {told}: {paper.place}.")
+    else:
+        words.append(f"There is no `--paper`: {paper.place}.")
+    if paper.grid:
+        words.append(f"`--grid paper` stands for what the paper chose from, `{paper.grid}`.")
+    return [" ".join(words) + "\n"]
+
+
+def make_papers(_):
+    """The defaults of the methods beside the values of their papers."""
+    lines = ["| method | defaults | the paper's values, `--paper` | the paper's grid, `--grid paper` |",
+             "| --- | --- | --- | --- |"]
+    for method in registry.methods().values():
+        paper = method.paper
+        if paper is None:
+            continue
+        shape = [p for p in method.params if isinstance(p.default, (int, float)) and not isinstance(p.default, bool)
+                 and p.name not in ("max_outer", "restarts")]
+        ours = ", ".join(f"`{flag}`" for flag in options.flags_with({p.name: p.default for p in shape}, shape))
+        theirs = ", ".join(f"`{flag}`" for flag in options.flags_with(paper.values, method.params))
+        lines.append(f"| [`{method.name}`](methods/{method.name}.md) | {ours or 'they follow from the rows'} | "
+                     f"{f'{theirs}: ' if theirs else 'none: '}{escaped(paper.place)} | "
+                     f"{f'`{paper.grid}`' if paper.grid else 'not known'} |")
+    return "\n".join(lines)
 
 
 def make_methods(_):

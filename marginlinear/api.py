@@ -66,7 +66,7 @@ def train(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | No
           callback: Callable[[Progress], object] | None = None, on_interrupt: Literal["raise", "keep"] = "raise",
           checkpoint: PathLike | None = None, checkpoint_seconds: float = CHECKPOINT_SECONDS.default,
           resume_from: PathLike | None = None, probability: bool = False, scale: Scale | None = None,
-          memory: int | str | None = None, sweeps_per_load: Integer | None = None,
+          memory: int | str | None = None, sweeps_per_load: Integer | None = None, paper: bool = False,
           **params: Unpack[FitParameters]) -> Model:
     """Train a linear or a kernel classifier, or a linear regression.
 
@@ -136,6 +136,9 @@ def train(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | No
         sweeps' order depends on it, but where all rows fit a quarter of it: then it is that of rows in memory.
     sweeps_per_load : int, optional
         With a Store, sweeps over a part of the rows each time it is read: fewer passes over a slow disk. Default: 1.
+    paper : bool
+        Whether what is not given has the values of the method's paper, or of its authors' program, in place of the
+        defaults. A method without such values refuses, and says why.
     **params
         The method's parameters and those of every run, as `margin-train --help` lists them: C, tol, bias, seed,
         threads, max_iter, time_limit, algorithm, ... Two of them take more than there:
@@ -184,7 +187,8 @@ def train(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | No
     return fit_model(X, y, ConvergenceWarning, solver=solver, classes=classes, class_weight=class_weight,
                      sample_weight=sample_weight, start=start, callback=callback, on_interrupt=on_interrupt,
                      checkpoint=checkpoint, checkpoint_seconds=checkpoint_seconds, resume_from=resume_from,
-                     probability=probability, scale=scale, memory=memory, sweeps_per_load=sweeps_per_load, **params)
+                     probability=probability, scale=scale, memory=memory, sweeps_per_load=sweeps_per_load, paper=paper,
+                     **params)
 
 
 def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, solver: Any = None,
@@ -194,12 +198,15 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
               checkpoint: PathLike | None = None, checkpoint_seconds: float | None = None,
               resume_from: PathLike | None = None, cancel: Event | None = None, shared: Shared | None = None,
               overwrite_rows: bool = False, probability: bool = False, scale: str | None = None,
-              memory: int | str | None = None, sweeps_per_load: Any = None, **params: Any) -> Model:
+              memory: int | str | None = None, sweeps_per_load: Any = None, paper: bool = False,
+              **params: Any) -> Model:
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
     `cancel` as in Run, for fits on one thread. overwrite_rows: X may be overwritten, as nothing else reads it any more.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
+    if P.PAPER.check(paper):
+        params = method.with_paper(params)
     values, run_values = resolved(method, params)
     watched: dict[str, Any] = {"on_interrupt": on_interrupt, "checkpoint_seconds": checkpoint_seconds}
     watched = P.resolve((ON_INTERRUPT, CHECKPOINT_SECONDS), watched)

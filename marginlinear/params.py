@@ -271,6 +271,10 @@ MEMORY = Param("memory", str, None, "of training on a store: bytes that it may h
 SWEEPS_PER_LOAD = Param("sweeps_per_load", int, None, "of training on a store: sweeps over a part of the rows each "
                         "time it is read (default: 1); 2 or 3 where the disk is slower than the sweeps", "[1, 100]")
 
+PAPER = Param("paper", bool, False, "the values of the method's paper, or of its authors' program, in place of the "
+              "defaults; what is given beside them stays. A method whose paper recommends none refuses, and says why: "
+              "--grid paper tries what such a paper chose from")
+
 # What `train` does to the rows before a fit, and with the scores after it.
 AROUND = (SCALE, PROBABILITY, MEMORY, SWEEPS_PER_LOAD)
 

@@ -12,7 +12,7 @@ from marginlinear import params as P
 from marginlinear.algorithms.dual import of_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from marginlinear.algorithms.dual import FitFunction, Loss, Terms
     from marginlinear.params import Param
@@ -49,6 +49,27 @@ MODULES = {
     "nusvr": "nusvr",
 }
 DEFAULT = next(iter(MODULES))
+
+
+class Paper(NamedTuple):
+    """What a method's paper has where ours are defaults.
+
+    Attributes
+    ----------
+    place : str
+        Where the values stand; without values, why there are none.
+    values : dict
+        Of all parameters that shape the answer, by name; none of them where the paper leaves one to be chosen.
+    linear : bool
+        Whether the values are of linear models alone.
+    grid : str
+        What the paper's experiments chose from, as the text of `margin-train --grid`; "" for nothing that is known.
+    """
+
+    place: str
+    values: Mapping[str, Any] = MappingProxyType({})
+    linear: bool = False
+    grid: str = ""
 
 
 class Method(NamedTuple):
@@ -104,6 +125,8 @@ class Method(NamedTuple):
         that of others. Its bound there is one of all weights.
     regression : bool
         Whether it learns numbers, by one column whose scores are the predictions, in place of classes.
+    paper : Paper or None
+        None: a classic, whose paper this package has no word on.
     offset : bool
         Whether its scores always have a bias that costs nothing.
     one_class : bool
@@ -132,6 +155,7 @@ class Method(NamedTuple):
     regression: bool = False
     one_class: bool = False
     offset: bool = False
+    paper: Paper | None = None
 
     @property
     def takes(self) -> tuple[Param, ...]:
@@ -160,6 +184,25 @@ class Method(NamedTuple):
     def run(self) -> tuple[Param, ...]:
         """The parameters of every run, with its own defaults."""
         return self._with_defaults(*P.RUN)
+
+    def with_paper(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """`given` parameters, and the paper's values of the others; ValueError where it has none."""
+        paper = self.paper or Paper("none are known here")
+        if not paper.values:
+            grid = f", or grid = 'paper' (--grid paper) for what it chose from, {paper.grid}" if paper.grid else ""
+            raise ValueError(f"paper: {self.name} has no values of its paper ({paper.place}): give values{grid}")
+        if paper.linear and given.get(P.KERNEL.name) is not None:
+            raise ValueError(f"paper: the values for {self.name} are of linear models ({paper.place}): leave out the "
+                             "kernel, or give values")
+        return {**given, **self.others(paper.values, [name for name, value in given.items() if value is not None])}
+
+    def others(self, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """The `values`, by name, without those of `names` and of what another name of one of these stands for."""
+        replaces = {p.name: p.replaces for p in self.takes if p.replaces}
+        named = {*names}
+        named |= {replaces[name] for name in named & replaces.keys()}
+        return {name: value for name, value in values.items()
+                if name not in named and replaces.get(name) not in named}
 
     def _with_defaults(self, *params: Param) -> tuple[Param, ...]:
         return tuple(p._replace(default=self.defaults[p.name]) if p.name in self.defaults else p for p in params)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from marginlinear.cli import compare as margin_compare
-from marginlinear.compare import Comparison, Forecast, compare, foresight, forecast, study
+from marginlinear.compare import Comparison, Forecast, compare, forecast, foresight, study
 from marginlinear.compare import statistics as S
 from marginlinear.compare.contestants import Fitted, Tried, best_of
 from marginlinear.compare.design import Design
@@ -566,9 +566,10 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
 
 
 class Clock:
-    """A time of its own, and a contestant whose trials take a known part of it: 0.001 s a row of a search's fits, by
+    """A time of its own, and a contestant whose trials take a known part of it: SECOND a row of a search's fits, by
     the point's C, and as much for the last fit."""
 
+    SECOND = 3e-5
     label, key, described, regression = "clocked", {}, "clocked", False
 
     def __init__(self):
@@ -589,11 +590,11 @@ class Clock:
     def search(self, task, points):
         self.searched.append((len(task.y), len(points), task.tried))
         rows = sum((task.fold_of != fold).sum() for fold in task.at_work)
-        self.now += 0.001 * rows * sum(point["C"] for point in points)
+        self.now += self.SECOND * rows * sum(point["C"] for point in points)
         return [Tried(point, 0.5, 0) for point in points]
 
     def fit(self, task, point, probability):
-        self.now += 0.001 * len(task.y)
+        self.now += self.SECOND * len(task.y)
         return Fitted(lambda X: (np.zeros(len(X), dtype=int), None), "converged")
 
 
@@ -611,7 +612,7 @@ def test_seconds_are_foreseen(monkeypatch):
         (part,) = found.parts
         assert (part.trials, part.fits, found.fits) == (splits, 65, 65 * splits)
         # 16 points of C = 1 or 2, each on 4 times 750 rows, and a fit on 1000.
-        assert part.seconds == pytest.approx(0.001 * (3000 * 24 + 1000), rel=0.02)
+        assert part.seconds == pytest.approx(clock.SECOND * (3000 * 24 + 1000), rel=0.02)
         assert found.wait == pytest.approx(max(part.seconds, found.seconds / 2))
 
 

@@ -2,13 +2,18 @@
 
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import marginlinear as ml
 from marginlinear import params as P
 from marginlinear import registry
+from marginlinear.cli import train as margin_train
+from marginlinear.compare.methods import contestant_of
 from marginlinear.params import Param
+from marginlinear.selection.grid import parse_grid, points_of
 
 DECLARED = {p.name: p for m in registry.methods().values() for p in m.takes} | {p.name: p for p in (*P.RUN, *P.AROUND)}
 NUMBERS = [p for p in DECLARED.values() if p.type in (int, float)]
@@ -194,3 +199,61 @@ def test_what_a_kernel_uses_is_taken(given):
     found = P.resolve(P.KERNELS, given)
     assert {name: found[name] for name in given if name != "kernel" and given[name] is not None} == {
         name: value for name, value in given.items() if name != "kernel" and value is not None}
+
+
+# ---- Values of the papers
+
+
+def test_values_of_papers():
+    """What a paper has can be made, and grids of papers are grids; without values there is a reason, and the fix."""
+    for method in registry.methods().values():
+        paper = method.paper
+        if paper is not None and paper.grid:
+            assert points_of(parse_grid("paper", method), method, {}) == points_of(parse_grid(paper.grid, method),
+                                                                                  method, {})
+        else:
+            with pytest.raises(ValueError, match="is not known: give NAME=VALUES"):
+                parse_grid("paper", method)
+        if paper is not None and paper.values:
+            known = {p.name: p for p in method.params}
+            assert P.resolve(method.takes, method.with_paper({})).items() >= paper.values.items()
+            assert all(known[name].check(value) == value for name, value in paper.values.items())
+        else:
+            with pytest.raises(ValueError, match=f"paper: {method.name} has no values of its paper .*: give values"):
+                method.with_paper({})
+    with pytest.raises(ValueError, match=r"--grid paper.*lambda=log2:0:2:20,mu="):
+        registry.get("mcodm").with_paper({})
+    m3svm, msvmav = registry.get("m3svm"), registry.get("msvmav")
+    assert m3svm.with_paper({}) == {"lambda_": 1e-3, "norm": 4.0, "eps": 1e-6}
+    # C is another name of lambda; what is given stays.
+    assert m3svm.with_paper({"C": 2.0, "norm": 3.0}) == {"eps": 1e-6, "C": 2.0, "norm": 3.0}
+    assert msvmav.with_paper({"beta": 1.0, "alpha": None}) == {"alpha": 16.0, "beta": 1.0}
+    with pytest.raises(ValueError, match="linear models"):
+        msvmav.with_paper({"kernel": "rbf"})
+
+
+def test_values_of_papers_are_reached(tmp_path, capsys):
+    X, y = ml.load_libsvm(Path(ml.__file__).parents[1] / "data" / "vehicle")
+    by_name = ml.train(X, y, solver="msvmav", paper=True, threads=1)
+    assert (by_name.params["alpha"], by_name.params["beta"]) == (16, 0.25)
+    given = ml.train(X, y, solver="msvmav", alpha=16, beta=0.25, threads=1)
+    assert np.array_equal(by_name.weights, given.weights)
+    assert not np.array_equal(by_name.weights, ml.train(X, y, solver="msvmav", threads=1).weights)
+    path = str(tmp_path / "d")
+    ml.dump_libsvm(X, y, path)
+    for words, name in ((["--paper"], "paper"), (["--alpha", "16", "--beta", "0.25"], "given")):
+        assert margin_train.main(["-s", "msvmav", "-q", *words, path, str(tmp_path / name)]) == 0
+    assert (tmp_path / "paper").read_bytes() == (tmp_path / "given").read_bytes()
+    assert margin_train.main(["-s", "mcodm", "--paper", path]) == 2
+    assert "--grid paper" in capsys.readouterr().err
+    assert margin_train.main(["-s", "lpmcsvm", "-v", "2", "--grid", "paper", "-c", "1", path]) == 2
+    assert "C is given as 1.0 and by the grid" in capsys.readouterr().err
+
+
+def test_the_word_paper_in_a_comparison():
+    found = contestant_of("mcodm;paper;theta=0.2", {"bias": 1.0})
+    assert found.fixed == {"theta": 0.2, "bias": 1.0} and list(found.grid) == ["lambda_", "mu"]
+    assert contestant_of("mcodm;C=1,2;paper").grid.keys() == {"mu", "theta", "C"}
+    assert contestant_of("msvmav;paper").fixed == {"alpha": 16.0, "beta": 0.25} and contestant_of("m3svm;paper").grid
+    with pytest.raises(ValueError, match="its text is not at hand"):
+        contestant_of("odm;paper")

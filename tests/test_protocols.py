@@ -169,6 +169,7 @@ def test_the_command(capfd):
 
 def test_pictures(tmp_path):
     pytest.importorskip("matplotlib")
+    from tools.figures import curves
     from tools.figures import main as draw
 
     rng = np.random.default_rng(0)
@@ -181,6 +182,16 @@ def test_pictures(tmp_path):
     (tmp_path / "other.json").write_text(result.to_json().replace("some-", "some"))
     assert draw(["classes", str(tmp_path / "other.json"), str(tmp_path / "x.svg")]) == 1
     assert draw(["classes", str(tmp_path / "none.json"), str(tmp_path / "x.svg")]) == 1
+    from matplotlib import pyplot
+
+    # Each curve goes through the best point of its grid.
+    ml.dump_libsvm(*sets["some-3"], tmp_path / "data")
+    grids = {"ldm": "C=1,10,lambda1=0.25,0.5,1,lambda2=0,1", "lpmcsvm": "C=1,norm=1,2",
+             "m3svm": "lambda=0.001,0.1,norm=2,4"}
+    figure = curves(tmp_path / "data", pyplot, grids)
+    lines = [ax.lines[0].get_xydata() for ax in figure.axes]
+    assert [len(line) for line in lines] == [3, 2, 2, 2, 2, 2]
+    assert all(len({line[:, 1].max() for line in some}) == 1 for some in (lines[:3], lines[4:]))
 
 
 @pytest.mark.parametrize("loss", ["squared", "plain"])

@@ -5,8 +5,14 @@
                                                      number of classes, of sets whose names end in -2, -3, ...
     tools/figures.py seconds RESULT.json OUT.svg     seconds of a fit on all of a training part, by set and method
 
+or from a data file in LIBSVM's format,
+
+    tools/figures.py curves DATA OUT.svg             accuracy of 5-fold cross-validation along lambda1, lambda2 and C of
+                                                     ldm, p of lpmcsvm, p and lambda of m3svm; the other parameters are
+                                                     the best of the paper's grid, features go to [0, 1]
+
 Other pictures are margin-plot's: `compared` draws cumulative margins, `ranks` the critical difference, and `search`
-accuracy along lambda1, lambda2, C or p, from a table of margin-train -C --grid.
+accuracy along one parameter, from a table of margin-train -C --grid.
 """
 
 import argparse
@@ -14,11 +20,15 @@ import sys
 
 import numpy as np
 
+from marginlinear import load_libsvm, registry, search
 from marginlinear.compare import Comparison
 from marginlinear.plotting import style
+from marginlinear.selection.grid import check_grid
 
 # Quantiles that the curves of margins are of, as parts of the test rows.
 LOW, MIDDLE = 0.1, 0.5
+# What the papers draw accuracy along.
+CURVES = {"ldm": ("lambda1", "lambda2", "C"), "lpmcsvm": ("norm",), "m3svm": ("norm", "lambda_")}
 
 
 def classes(found, pyplot):
@@ -66,11 +76,38 @@ def seconds(found, pyplot):
     return figure
 
 
+def curves(path, pyplot, grids=None):
+    """A figure of accuracy along each parameter of the papers' grids; `grids`: method -> a grid in place of these."""
+    X, y = load_libsvm(path)
+    panels = [(method, name) for method, names in CURVES.items() for name in names]
+    figure, axes = pyplot.subplots(2, (len(panels) + 1) // 2, figsize=(10, 6), sharey=True, squeeze=False)
+    found = {}
+    for ax, (method, name) in zip(axes.flat, panels, strict=True):
+        if method not in found:
+            grid = check_grid((grids or {}).get(method, "paper"), registry.get(method))
+            found[method] = search(X, y, solver=method, grid=grid, scale="range", refit=False)
+        best = found[method].best_params
+        along = [entry for entry in found[method].table
+                 if all(entry[other] == value for other, value in best.items() if other != name)]
+        ax.plot([entry[name] for entry in along], [entry["score"] for entry in along], marker="o", markersize=4)
+        others = ", ".join(f"{word(other)} = {value:.4g}" for other, value in best.items() if other != name)
+        ax.set_title(f"{method}, {others}", fontsize="small")
+        ax.set(xlabel=word(name), xscale="linear" if name == "norm" else "log")
+    for row in axes:
+        row[0].set_ylabel("accuracy, 5 folds")
+    return figure
+
+
+def word(name):
+    """A parameter as the papers call it."""
+    return "p" if name == "norm" else name.rstrip("_")
+
+
 def main(argv=None):
     p = argparse.ArgumentParser(prog="figures.py", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("kind", choices=("classes", "seconds"))
-    p.add_argument("result")
+    p.add_argument("kind", choices=("classes", "seconds", "curves"))
+    p.add_argument("result", metavar="RESULT.json or DATA")
     p.add_argument("out")
     args = p.parse_args(argv)
     import matplotlib
@@ -80,7 +117,8 @@ def main(argv=None):
 
     try:
         with style():
-            figure = {"classes": classes, "seconds": seconds}[args.kind](Comparison.from_json(args.result), pyplot)
+            figure = curves(args.result, pyplot) if args.kind == "curves" else {
+                "classes": classes, "seconds": seconds}[args.kind](Comparison.from_json(args.result), pyplot)
             figure.savefig(args.out, metadata={"Date": None} if args.out.endswith(".svg") else None)
     except (OSError, ValueError) as error:
         print(f"figures: error: {error}", file=sys.stderr)

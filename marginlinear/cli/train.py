@@ -71,8 +71,9 @@ if TYPE_CHECKING:
 PROGRAM = "margin-train"
 WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data", metavar="FILE")
 GRID = Param("grid", str, None, "values to search: 'C=log2:-5:2:15,mu=0.2:0.2:0.8' or 'C=1,4,16,outer=ccp,paper'; a "
-             "range is start:step:stop, of the exponent after log2: and log10:; a further --grid adds its names",
-             metavar="NAME=VALUES,...", brief="values to search, as C=1,4,16,mu=0,0.5")
+             "range is start:step:stop, of the exponent after log2: and log10:; a further --grid adds its names; "
+             "paper: what the method's paper chose from", metavar="NAME=VALUES,...",
+             brief="values to search, as C=1,4,16,mu=0,0.5")
 REFIT = Param("refit", bool, False, "after the search train with the best parameters, and write the model",
               brief="then train with the best, and write the model")
 TABLE = Param("table", str, None, "write the search's results as a table, by the name's end as .csv or .json",
@@ -112,7 +113,7 @@ SOLVER = params.SOLVER._replace(metavar="METHOD", help=f"the method, by its name
                                brief=f"method, or LIBLINEAR's number (default {registry.DEFAULT})")
 OPTIONS = {
     "method": (SOLVER, params.MULTICLASS, *params.KERNELS, params.ALGORITHM),
-    "what is optimised": (params.C, options.CLASS_WEIGHT, WEIGHTS, params.BIAS, params.FREE_BIAS, params.TOL,
+    "what is optimised": (params.C, params.PAPER, options.CLASS_WEIGHT, WEIGHTS, params.BIAS, params.FREE_BIAS, params.TOL,
                           params.MAX_ITER, params.TIME_LIMIT, params.SEED),
     "selection": (params.CROSS_VALIDATION, params.SEARCH, GRID, GROUPS, FOLD_FILE, params.METRIC, REFIT, TABLE),
     "data": (options.ZERO_BASED, options.TEXT_LABELS, options.MULTILABEL, params.SCALE, FLOAT32, STORE, params.MEMORY,
@@ -198,6 +199,8 @@ class Training:
         self.params = {p.name: line.value(p) for p in (*params.RUN, *params.AROUND, *self.method.takes)
                        if line.given(p)}
         try:
+            if line.given(params.PAPER):
+                self.params = self.method.with_paper(self.params)
             self.kernel = params.resolve(self.method.takes, self.params).get("kernel")
             if "memory" in self.params:
                 bytes_of(self.params["memory"], params.MEMORY.name)

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
     from marginlinear._typing import AnyArray, IntpArray
     from marginlinear.compare.contestants import Contestant, Fitted, Task, Tried
+    from marginlinear.compare.design import Design
     from marginlinear.compare.sets import Dataset
     from marginlinear.compare.study import Plan, Source, Trial
 
-# What the timing of a set and a method may take: a part of all its trials, or so many seconds.
-SHARE, LEISURE = 0.05, 0.25
+# What the timing of a set and a method may take: a part of all its trials, but between so many seconds.
+SHARE, LEAST, MOST = 0.05, 0.25, 5.0
 # Rows of a first trial, at least; by what they grow from each to the next; chains of the grid in each.
 ROWS, FACTOR, CHAINS = 100, 4, 4
 # Seconds may grow by this power of the rows at most, as those of a kernel's products do.
@@ -136,31 +137,39 @@ def _timed(plan: Plan, data: Dataset, method: Contestant, trials: int, first: bo
     spent, fits = 0.0, 0
     for n, whole in [*((n, False) for n in _sizes(m)), (m, True)]:
         part, some = Part(method, whole), sample(data, n, plan.design.seed)
-        design = plan.design
-        if design.train_size >= 1:
-            design = design._replace(train_size=max(1.0, round(design.train_size * n / len(data.y))))
-        if design.test_size is not None and design.test_size >= 1:
-            design = design._replace(test_size=max(1.0, round(design.test_size * n / len(data.y))))
-        if first:
+        smaller = plan._replace(design=_shrunk(plan.design, n / m))
+        cost, trial = _measured(smaller, some, part)
+        if first and cost < MOST:
             # What is imported by a first fit takes as long as many of them.
-            trial_of(plan._replace(design=design), some, part, 0, 1, None)
-            first = False
-        began = time.perf_counter()
-        trial = trial_of(plan._replace(design=design), some, part, 0, 1, None)
-        cost = time.perf_counter() - began
+            cost, trial = _measured(smaller, some, part)
+        first = False
         if trial["reason"] is not None:
             # Few rows may lack a class.
             continue
         spent += cost
         if whole:
             return fits, cost
-        fits = part.count * design.folds + 1 if part.count > 1 else 1
-        found.append((n, cost + trial["seconds"]["select"] * (part.share * design.folds - 1)))
+        folds = plan.design.folds
+        fits = part.count * folds + 1 if part.count > 1 else 1
+        found.append((n, cost + trial["seconds"]["select"] * (part.share * folds - 1)))
         ahead = extrapolated(found, m)
         following = ahead if n == m else cost * min(FACTOR, m / n)
-        if spent + following > max(LEISURE, SHARE * trials * ahead):
+        if spent + following > min(max(LEAST, SHARE * trials * ahead), MOST):
             break
     return fits, extrapolated(found, m) if found else 0.0
+
+
+def _measured(plan: Plan, data: Dataset, method: Contestant) -> tuple[float, Trial]:
+    began = time.perf_counter()
+    trial = trial_of(plan, data, method, 0, 1, None)
+    return time.perf_counter() - began, trial
+
+
+def _shrunk(design: Design, part: float) -> Design:
+    """The design for a part of the rows: sizes that are counts go with them."""
+    sizes = {name: max(1.0, round(size * part)) for name in ("train_size", "test_size")
+             if (size := getattr(design, name)) is not None and size >= 1}
+    return design._replace(**sizes)
 
 
 def _sizes(m: int) -> Iterator[int]:

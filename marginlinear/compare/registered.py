@@ -172,6 +172,8 @@ def registered_of(spec: Spec, common: Mapping[str, Any], override: str | None = 
             fixed[param.name] = param.parse(text)
         else:
             grid |= _once(G.parse_grid(f"{key}={text}", method), grid)
+    if spec.paper:
+        grid, fixed = _of_paper(method, grid, fixed)
     if override is not None:
         grid |= G.parse_grid(override, method)
     # Single values do not vary, so that what depends on them is known.
@@ -187,12 +189,24 @@ def registered_of(spec: Spec, common: Mapping[str, Any], override: str | None = 
             fixed[name] = run[name].check(value)
         elif name == P.KERNEL.name:
             lacking.append("kernel")
-    if not spec.defaults:
+    if not (spec.defaults or spec.paper):
         grid = {**grid_of(method, {**fixed, **grid}), **grid}
     made = Registered(method, fixed, grid, spec.label or method.name, lacking)
     if not lacking:
         G.points_of(grid, method, fixed)
     return made
+
+
+def _of_paper(method: Method, grid: G.Grid, fixed: dict[str, Any]) -> tuple[G.Grid, dict[str, Any]]:
+    """(grid, fixed) with what the method's paper has of all else: its grid, or else its values."""
+    paper = method.paper
+    tried = G.parse_grid(paper.grid, method) if paper is not None and paper.grid else {}
+    tried = method.others(tried, [*grid, *fixed])
+    if paper is None or not (paper.grid or paper.values):
+        method.with_paper({})  # which says why there is nothing
+    else:
+        fixed = {**method.others(paper.values, [*tried, *grid, *fixed]), **fixed}
+    return {**tried, **grid}, fixed
 
 
 def _param(key: str, run: Mapping[str, P.Param]) -> P.Param | None:

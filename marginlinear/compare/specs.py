@@ -8,14 +8,15 @@ NAME;PARAM=VALUES;PARAM=VALUES..., where NAME is
 
 and VALUES are those of a grid (see `margin-train --grid`): several are chosen from inside each training part, a single
 one is fixed, and what is not named has the grid of a comparison. The word `defaults` among the PARAMs takes that grid
-away: what is not named has its default. LABEL=NAME;... gives it a name of its own in the results.
+away: what is not named has its default. With the word `paper` it has the grid of the method's paper, where that has
+one, else its value, else its default. LABEL=NAME;... gives it a name of its own in the results.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-DEFAULTS = "defaults"
+DEFAULTS, PAPER = "defaults", "paper"
 SKLEARN, LIBLINEAR = "sklearn:", "liblinear:"
 
 
@@ -28,13 +29,14 @@ class Spec(NamedTuple):
     name : str
     values : tuple of (str, str)
         Names of parameters, and their values as text.
-    defaults : bool
+    defaults, paper : bool
     """
 
     label: str | None
     name: str
     values: tuple[tuple[str, str], ...]
     defaults: bool
+    paper: bool
 
     @property
     def external(self) -> bool:
@@ -48,18 +50,19 @@ def parse_spec(text: str) -> Spec:
     if "=" in name and not name.startswith((SKLEARN, LIBLINEAR)):
         label, name = (part.strip() for part in name.split("=", 1))
     values: list[tuple[str, str]] = []
-    defaults = False
+    words: list[str] = []
     for part in parts:
         key, equals, value = (piece.strip() for piece in part.partition("="))
-        if part == DEFAULTS:
-            defaults = True
+        if part in (DEFAULTS, PAPER):
+            words.append(part)
         elif equals and key and value:
             if key in dict(values):
                 raise ValueError(f"{text}: {key} stands there twice")
             values.append((key, value))
         elif part:
-            raise ValueError(f"{text}: {part!r} is no PARAM=VALUES: give one such as C=0.1,1,10, or {DEFAULTS}")
+            raise ValueError(f"{text}: {part!r} is no PARAM=VALUES: give one such as C=0.1,1,10, {DEFAULTS} or "
+                             f"{PAPER}")
     if not name or label == "":
         raise ValueError(f"{text}: the {'method' if not name else 'label'} is missing: give NAME, NAME;PARAM=VALUES or "
                          "LABEL=NAME")
-    return Spec(label, name, tuple(values), defaults)
+    return Spec(label, name, tuple(values), DEFAULTS in words, PAPER in words)

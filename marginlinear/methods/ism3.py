@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from marginlinear.algorithms import pairwise
 from marginlinear.methods.m3svm import METHOD as M3SVM
 from marginlinear.params import LOSS
-from marginlinear.registry import Method
+from marginlinear.registry import Method, Paper
 
 if TYPE_CHECKING:
     from marginlinear._typing import Parameters
@@ -38,4 +38,5 @@ METHOD = Method(
     smooth=True,
     routes=("auto",),
     defaults=M3SVM.defaults,
+    paper=Paper("its Table 4 has p = 4, and does not say which lambda"),
 )

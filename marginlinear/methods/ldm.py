@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from marginlinear import params as P
 from marginlinear.algorithms.dual import MarginFit
-from marginlinear.registry import Method
+from marginlinear.registry import Method, Paper
 
 if TYPE_CHECKING:
     from marginlinear._core.rows import Rows
@@ -108,5 +108,7 @@ METHOD = Method(
     fit=fit,
     dual=dual,
     joint=False,
+    paper=Paper("its experiments choose C, lambda1 and lambda2 by 5-fold cross-validation",
+                grid="C=10,50,100,lambda1=log2:-8:1:-2,lambda2=log2:-8:1:-2"),
     routes=("auto", "cd", "accelerated", "newton", "paper"),
 )

@@ -177,4 +177,5 @@ METHOD = Method(
     routes=("auto",),
     path=False,
     stores=False,
+    paper=ldm.METHOD.paper,
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from marginlinear import params as P
 from marginlinear.algorithms.dual import joint_fit_of
-from marginlinear.registry import Method
+from marginlinear.registry import Method, Paper
 
 if TYPE_CHECKING:
     from marginlinear._typing import FloatArray, Parameters
@@ -44,4 +44,6 @@ METHOD = Method(
     fit=joint_fit_of(dual, solve),
     dual=dual,
     joint=True,
+    paper=Paper("its experiments choose C and p by 5-fold cross-validation",
+                grid="C=log2:-12:1:12,norm=1.1:0.1:2"),
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from marginlinear.algorithms import pairwise
 from marginlinear.params import BIAS, DELTA
-from marginlinear.registry import Method
+from marginlinear.registry import Method, Paper
 
 if TYPE_CHECKING:
     from marginlinear._typing import Parameters
@@ -38,4 +38,7 @@ METHOD = Method(
     smooth=True,
     routes=("auto",),
     defaults={BIAS.name: 1.0},
+    paper=Paper("eps with its objective, p and lambda in the text on its Figures 3 and 4; it gives no delta",
+                {"lambda_": 1e-3, "norm": 4.0, "eps": 1e-6},
+                grid="lambda=0.0001:0.0111:0.1,norm=1:1:8"),
 )

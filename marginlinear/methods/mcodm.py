@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from marginlinear import params as P
 from marginlinear.algorithms.dual import joint_fit_of
-from marginlinear.registry import Method
+from marginlinear.registry import Method, Paper
 from marginlinear.status import OUTER_ITERATIONS, STALLED
 
 if TYPE_CHECKING:
@@ -152,6 +152,8 @@ METHOD = Method(
     params=(P.C, P.LAMBDA, P.MU, P.THETA, P.OUTER, P.MAX_OUTER, P.RESTARTS),
     fit=fit,
     relaxation={"mu": 0.0},
+    paper=Paper("its experiments choose lambda, mu and theta by 5-fold cross-validation",
+                grid="lambda=log2:0:2:20,mu=0.2:0.2:0.8,theta=0.2:0.2:0.8"),
     dual=dual,
     joint=True,
 )

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from marginlinear import params as P
 from marginlinear.problem import Info, Solution
-from marginlinear.registry import Method
+from marginlinear.registry import Method, Paper
 from marginlinear.status import CONVERGED, CYCLE, FINISHED, SWEEPS, ended_by
 
 if TYPE_CHECKING:
@@ -680,4 +680,6 @@ METHOD = Method(
     defaults={"tol": 1e-8, "max_iter": 100, "bias": 1.0},
     path=False,
     stores=False,
+    paper=Paper("the linear example of its authors' program, github.com/qmznj/MSVMAv; the paper chooses both by "
+                "cross-validation", {"alpha": 16.0, "beta": 0.25}, linear=True),
 )

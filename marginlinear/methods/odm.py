@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from marginlinear import params as P
 from marginlinear.algorithms.dual import fit_of
-from marginlinear.registry import Method
+from marginlinear.registry import Method, Paper
 
 if TYPE_CHECKING:
     from marginlinear._typing import FloatArray, Parameters, Table
@@ -33,4 +33,5 @@ METHOD = Method(
     fit=fit_of(loss),
     loss=loss,
     joint=False,
+    paper=Paper("its text is not at hand"),
 )

@@ -7,6 +7,8 @@ As text, NAME=VALUES,NAME=VALUES,... where VALUES are separated by commas, each 
     mu=0.2:0.2:0.8       0.2, 0.4, 0.6, 0.8: start, step, stop
     loss=logistic,softmax
     lambda1=log10:-3:1:0mC     0.001, 0.01, 0.1 and 1 times rows and C
+
+The word `paper` stands for what the experiments of the method's paper chose from.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     Grid: TypeAlias = dict[str, list[Any]]
 
 BASES = {"log2": 2, "log10": 10}
+# The grid of a method's paper.
+PAPER = "paper"
 # Points of a search at most: each is several fits.
 MOST = 100_000
 
@@ -57,6 +61,8 @@ def own_range(method: Method, params: Mapping[str, Any]) -> bool:
 
 def parse_grid(text: str, method: Method) -> Grid:
     """{name: values} of a grid as text; ValueError names the part that is wrong, and the fix."""
+    if text.strip() == PAPER:
+        text = paper_grid(method)
     parts: list[tuple[str, list[str]]] = []
     for piece in text.split(","):
         name, equals, values = piece.partition("=")
@@ -74,6 +80,14 @@ def parse_grid(text: str, method: Method) -> Grid:
         grid[param.name] = _distinct(param, [param.parse(word) for piece in pieces
                                              for word in _words(name, piece.strip(), param.relative)])
     return grid
+
+
+def paper_grid(method: Method) -> str:
+    """The `grid` of the method's paper; ValueError where none is known."""
+    if method.paper is None or not method.paper.grid:
+        raise ValueError(f"grid {PAPER!r}: what the paper of {method.name} chose from is not known: give NAME=VALUES, "
+                         "such as C=log2:-5:2:9")
+    return method.paper.grid
 
 
 def parse_grids(texts: Iterable[str], method: Method) -> Grid:

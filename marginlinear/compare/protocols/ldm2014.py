@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from marginlinear.compare.contestants import Contestant
 
 PAPER = "T. Zhang and Z.-H. Zhou, Large Margin Distribution Machine, KDD 2014"
-LAMBDAS = "lambda1=log2:-8:1:-2;lambda2=log2:-8:1:-2"
 COSTS = "C=10,50,100"
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 NO_MDO = ("the loss of Garg and Roth (2003), and the values of its constants that they advise, are not in any text at "
@@ -71,7 +70,7 @@ OF_KM_OMD = "KM-OMD's C is read as lam = 1/(1 + C), the cost of a hull's distanc
 
 LINEAR = Protocol(
     name="ldm2014-linear", paper=PAPER, table="Table 2, linear kernel", published="ldm2014-table2.csv", sets=REGULAR,
-    methods=(PaperMethod("LDM", f"ldm;{COSTS};{LAMBDAS}"), PaperMethod("SVM", f"l1svc;{COSTS}"),
+    methods=(PaperMethod("LDM", "ldm;paper"), PaperMethod("SVM", f"l1svc;{COSTS}"),
              PaperMethod("MDO", why=NO_MDO), PaperMethod("MAMC", "mamc;defaults"), PaperMethod("KM-OMD", KM_OMD)),
     design=Design(splits=30, train_size=0.5, folds=5), scale="range", readings=(*READINGS, OF_KM_OMD),
     marks="SVM")
@@ -83,7 +82,7 @@ def of_widths(contestant: Contestant) -> Contestant:
 
 RBF = Protocol(
     name="ldm2014-rbf", paper=PAPER, table="Table 3, RBF kernel", published="ldm2014-table3.csv", sets=REGULAR,
-    methods=(PaperMethod("LDM", f"ldm;kernel=rbf;{COSTS};{LAMBDAS};defaults"),
+    methods=(PaperMethod("LDM", "ldm;kernel=rbf;paper"),
              PaperMethod("SVM", f"l1svc;kernel=rbf;{COSTS};defaults"),
              PaperMethod("MDO", why="linear only, in the paper too"),
              PaperMethod("MAMC", "mamc;kernel=rbf;defaults"), PaperMethod("KM-OMD", f"{KM_OMD};kernel=rbf")),
@@ -95,7 +94,7 @@ RBF = Protocol(
 LARGE_SETS = Protocol(
     name="ldm2014-large", paper=PAPER, table="Table 4, linear kernel, large sets", published="ldm2014-table4.csv",
     sets=LARGE,
-    methods=(PaperMethod("LDM", f"ldm-asgd;{COSTS};{LAMBDAS}"), PaperMethod("SVM", f"l1svc;{COSTS}"),
+    methods=(PaperMethod("LDM", "ldm-asgd;paper"), PaperMethod("SVM", f"l1svc;{COSTS}"),
              PaperMethod("MDO", why=NO_MDO), PaperMethod("MAMC", "mamc;defaults"),
              PaperMethod("KM-OMD", why="no result within 48 hours in the paper")),
     design=Design(splits=10, train_size=0.5, folds=5), scale="range",

@@ -27,7 +27,7 @@ TABLE = Protocol(
     paper="Y. Lei, U. Dogan, A. Binder and M. Kloft, Multi-class SVMs: From Tighter Data-Dependent Generalization "
           "Bounds to Novel Algorithms, NIPS 2015",
     table="Table 2", published="lpmcsvm2015-table2.csv", sets=SETS,
-    methods=(PaperMethod("lp-norm MC-SVM", f"lpmcsvm;{COSTS};norm=1.1:0.1:2"),
+    methods=(PaperMethod("lp-norm MC-SVM", "lpmcsvm;paper"),
              PaperMethod("Crammer & Singer", f"cs;{COSTS}")),
     design=Design(splits=10, train_size=2 / 3, folds=5), scale=None,
     readings=(

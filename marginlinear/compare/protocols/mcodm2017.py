@@ -43,7 +43,7 @@ SETS = (
 TABLE = Protocol(
     name="mcodm2017", paper="T. Zhang and Z.-H. Zhou, Multi-Class Optimal Margin Distribution Machine, ICML 2017",
     table="Table 2", published="mcodm2017-table2.csv", sets=SETS,
-    methods=(PaperMethod("mcODM", "mcodm;lambda=log2:0:2:20;mu=0.2:0.2:0.8;theta=0.2:0.2:0.8"),
+    methods=(PaperMethod("mcODM", "mcodm;paper"),
              PaperMethod("mcSVM", f"cs;{COSTS}"), PaperMethod("ovaSVM", f"l2svc;{COSTS};multiclass=ovr"),
              PaperMethod("ovoSVM", f"l2svc;{COSTS};multiclass=ovo"),
              PaperMethod("ecocSVM", f"l2svc;{COSTS};multiclass=ecoc")),
