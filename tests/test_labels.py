@@ -8,7 +8,7 @@ import pytest
 
 import marginlinear as ml
 from marginlinear.cli import predict, train
-from marginlinear.data.labels import word_fault
+from marginlinear.data.labels import classes_of, word_fault
 
 X = np.random.default_rng(0).standard_normal((30, 4))
 # Two classes that the rows tell apart, then three.
@@ -103,3 +103,12 @@ def test_a_model_with_words_that_are_none_is_not_saved(tmp_path):
 def test_words():
     assert [word for word in ("a", "a:b", ":1", "1", "1:", "12:a", "", "a b", "\x7f") if not word_fault(word)] == [
         "a", "a:b", ":1", "1", "\x7f"]
+
+
+@pytest.mark.parametrize("y", [[1, -1, 1], [2.5, 2.5], [True, False], [3, 1, 2], [-5, 7, 7], [0.0, -0.0, 1.0],
+                               ["b", "a"]], ids=str)
+def test_classes_rise_and_codes_are_their_places(y):
+    classes, codes = classes_of(np.array(y))
+    expected, places = np.unique(np.array(y), return_inverse=True)
+    assert np.array_equal(classes, expected) and classes.dtype == expected.dtype
+    assert np.array_equal(codes, places) and codes.dtype == np.int32

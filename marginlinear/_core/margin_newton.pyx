@@ -176,6 +176,11 @@ cdef class MarginNewton(ProximalNewton):
         for i in range(self.rows.m):
             self.own[i] = self.dual[i] + 2 * self.spread * self.c[i] * (self.margin[i] - mean)
 
+    def move_centre(self):
+        """Where no loss has a kink nothing depends on it."""
+        if self.engine.nonsmooth:
+            ProximalNewton.move_centre(self)
+
     def centre_on(self, const double[::1] centre):
         """q"""
         self.centre[:] = centre
@@ -203,25 +208,26 @@ cdef class MarginNewton(ProximalNewton):
 
     cdef double[:, ::1] _gram(self, const double[::1] weights):
         """sum_i weights_i x_i x_i', of shape (d, d), until the next is asked for."""
-        cdef Py_ssize_t i, start, stop, count = 0
+        cdef Py_ssize_t i = 0, m = self.rows.m
         cdef NormalMatrix gram = self.gram
         cdef task_t task
-        for i in range(self.rows.m):
-            if weights[i] > 0:
-                self.who[count], self.root[count] = <int32_t>i, sqrt(weights[i])
-                count += 1
         task.what, task.who, task.root = GATHER, &self.who[0], &self.root[0]
         if few_products(self.rows):
             task.what = OUTER
         self.rows.require()
         gram.clear()
-        for start in range(0, count, gram.room):
-            stop = min(count, start + gram.room)
-            task.start, task.stop = start, stop
+        task.start = 0
+        while i < m:
             with nogil:
+                task.stop = 0
+                while i < m and task.stop < gram.room:
+                    if weights[i] > 0:
+                        self.who[task.stop], self.root[task.stop] = <int32_t>i, sqrt(weights[i])
+                        task.stop += 1
+                    i += 1
                 perform(self, self.rows, &task)
             if task.what == GATHER:
-                gram.add(stop - start)
+                gram.add(task.stop)
             else:
                 PyErr_CheckSignals()
         return gram.result()
@@ -352,8 +358,7 @@ cdef class MarginNewton(ProximalNewton):
         if self.by_model:
             for i in range(self.rows.m):
                 phi = <const loss_t*> &self.tables[self.group[i], 0]
-                self.root[i] = in_range(phi, self.c[i], self.dual[i]) - self.dual[i]
-                cut += self.root[i] != 0
+                cut += in_range(phi, self.c[i], self.dual[i]) != self.dual[i]
         self.behind = self.by_model and cut * CUT <= self.rows.m
         if not self.behind:
             self._catch_up()
@@ -366,6 +371,8 @@ cdef class MarginNewton(ProximalNewton):
                 # tau is that of W - d, too.
                 off = (1 - t) * (self.turn[i] - mean)
                 own = gap_beside(phi, c, g, b, self.own[i], self.weight[i])
+                if cut > 0:
+                    self.root[i] = b - self.dual[i]
                 gap += own + self.spread * c * off * off
                 self.dual[i], self.turn[i] = b - 2 * self.spread * c * (g - self.v - off), own
             for j in range(self.W.shape[0]):

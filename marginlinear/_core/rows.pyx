@@ -699,16 +699,22 @@ cdef void place(Rows rows, csr_t* X, const void* data, const void* indices, cons
 
 cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz, Py_ssize_t lo, Py_ssize_t hi) noexcept nogil:
     """The first row from lo to hi that must not be read, or -1."""
-    cdef Py_ssize_t i, p
-    cdef int64_t previous
+    cdef Py_ssize_t i, p, start, stop
+    cdef bint fault
     for i in range(lo, hi):
         if not 0 <= X.indptr[i] <= X.indptr[i + 1] <= nnz:
             return i
-        previous = -1
-        for p in range(X.indptr[i], X.indptr[i + 1]):
-            if X.indices[p] <= previous or X.indices[p] >= X.n or not isfinite(value(X, i, p)):
-                return i
-            previous = X.indices[p]
+        start, stop = X.indptr[i], X.indptr[i + 1]
+        if start == stop:
+            continue
+        fault = X.indices[start] < 0 or X.indices[stop - 1] >= X.n
+        # Without a branch for each value.
+        for p in range(start + 1, stop):
+            fault |= X.indices[p] <= X.indices[p - 1]
+        for p in range(start, stop):
+            fault |= not isfinite(value(X, i, p))
+        if fault:
+            return i
     return -1
 
 

@@ -407,7 +407,9 @@ def select_rows(X: HeldRows, which: Any) -> HeldRows:
     lengths = np.diff(X.indptr)[which]
     indptr = np.concatenate(([0], np.cumsum(lengths)))
     positions = np.repeat(X.indptr[:-1][which] - indptr[:-1], lengths) + np.arange(indptr[-1])
-    return like(X, X.data[positions], X.indices[positions], indptr, X.n_features)
+    found = like(X, X.data[positions], X.indices[positions], indptr, X.n_features)
+    found.in_order = getattr(X, "in_order", False)
+    return found
 
 
 def row_blocks(X: Any, size: int) -> Iterator[tuple[int, int, HeldRows]]:
@@ -422,7 +424,9 @@ def row_blocks(X: Any, size: int) -> Iterator[tuple[int, int, HeldRows]]:
     m = row_count(X)
     for lo in range(0, m, size):
         hi = min(lo + size, m)
-        if is_compressed(X):
+        if hi - lo == m:
+            yield lo, hi, X
+        elif is_compressed(X):
             start, stop = X.indptr[lo], X.indptr[hi]
             yield lo, hi, CSR(X.data[start:stop], X.indices[start:stop], X.indptr[lo : hi + 1] - start, X.n_features,
                               getattr(X, "container", None))
