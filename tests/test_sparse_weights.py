@@ -228,3 +228,61 @@ def test_what_is_refused():
     X, y, _ = problem(0)
     with pytest.raises(ValueError, match=r"l1_ratio = 0 is not allowed: give number in \(0, 1\]"):
         ml.train(X, y, solver="l1lr", l1_ratio=0)
+
+
+@pytest.mark.parametrize("solver", METHODS)
+@pytest.mark.parametrize("kind", ["table", "float32", "sparse"])
+def test_many_rows_for_each_feature(solver, kind, monkeypatch):
+    """Steps on an eighth of the rows come first, which have the costs of all, but not where there is a start."""
+    from marginlinear._core.feature_cd import FeatureCD
+    from marginlinear.algorithms import newton
+
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((2000, 4)) * (rng.random((2000, 4)) < 0.8)
+    y = np.where(X[:, 0] + rng.standard_normal(2000) > 1, 1, -1)
+    X = X.astype(np.float32 if kind == "float32" else float)
+    cost, parts = 3 * rng.uniform(0.5, 2, 2000), []
+
+    class Noted(FeatureCD):
+        def of_rows(self, which):
+            parts.append((self, super().of_rows(which)))
+            return parts[-1][1]
+
+    monkeypatch.setattr("marginlinear._core.feature_cd.FeatureCD", Noted)
+    rows = sparse.csr_array(X) if kind == "sparse" else X
+    model = ml.train(rows, y, solver=solver, sample_weight=cost, free_bias=True, bias=1, tol=1e-9)
+    (whole, part), = parts
+    assert part.rows.m == whole.rows.m // newton.EVERY
+    assert part.free == whole.free == 4
+    W = np.array(model.weights)[:, 0]
+    Z = y[:, np.newaxis] * np.column_stack((X.astype(float), np.ones(2000)))
+    a = -cost * loss(solver, Z @ W)[1]
+    U = Z.T @ a
+    assert model.info.converged
+    assert model.info.objective == pytest.approx(abs(W[:4]).sum() + cost @ loss(solver, Z @ W)[0], rel=1e-11)
+    # The least subgradients.
+    assert abs(U[4]) < 1e-6 * a.sum()
+    assert np.all(np.where(W[:4] == 0, abs(U[:4]) - 1, abs(U[:4] - np.sign(W[:4]))) < 0.1)
+    # By the standard error of so many rows.
+    assert np.allclose(part.W, W, atol=0.5)
+    assert part.survey() == pytest.approx(whole.survey(), rel=0.2)
+    again = ml.train(rows, y, solver=solver, sample_weight=cost, free_bias=True, bias=1, tol=1e-9, start=model)
+    assert len(parts) == 1
+    assert again.info.objective <= model.info.objective * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("solver", METHODS)
+def test_rows_longer_than_a_block(solver):
+    """Columns of rows whose values are looked at in several blocks, the bias beside them."""
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((60, 700)) * (rng.random((60, 700)) < 0.9)
+    y = np.where(X[:, 600] + X[:, 3] > 0, 1, -1)
+    model = ml.train(sparse.csr_array(X), y, solver=solver, C=0.2, bias=0.5, tol=1e-9)
+    Z = y[:, np.newaxis] * np.column_stack((X, np.full(60, 0.5)))
+    W = np.array(model.weights)[:, 0]
+    U = -0.2 * Z.T @ loss(solver, Z @ W)[1]
+    held = W != 0
+    assert model.info.converged
+    assert held[600]
+    assert np.allclose(U[held], np.sign(W[held]), atol=1e-3)
+    assert abs(U).max() <= 1 + 1e-3

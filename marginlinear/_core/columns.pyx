@@ -7,6 +7,9 @@ from libc.stdint cimport int32_t
 
 from marginlinear._core.rows cimport SLICE, Rows, data_t, feature, row_begin, row_end, value
 
+cdef enum:
+    BLOCK = 256    # values of a row that are looked at before those that are wanted are put
+
 cdef enum Work:
     COUNT     # how many values each feature has
     GATHER    # columns of the features with place[j] >= first
@@ -62,23 +65,24 @@ cdef class Columns:
         new = wanted[place[wanted] < 0]
         if len(new):
             first = self.n
+            self._make_room(np.asarray(self.counts)[new].sum())
             self.features = np.concatenate((np.asarray(self.features)[:first], new))
             place[new] = np.arange(first, first + len(new), dtype=np.int32)
             begins = np.asarray(self.begins)[:first + 1]
             self.begins = np.concatenate((begins, begins[first] + np.cumsum(np.asarray(self.counts)[new])))
             self.n += len(new)
-            self._make_room(self.begins[self.n])
             starts = np.array(self.begins)
             self._pass(GATHER, first)
             self.begins = starts
         return place[wanted]
 
-    def _make_room(self, Py_ssize_t total):
-        """For so many values, those that are there kept."""
-        if total > self.values.shape[0]:
-            room, kept = max(total, 3 * self.values.shape[0] // 2), self.values.shape[0]
+    def _make_room(self, Py_ssize_t more):
+        """For so many more values, those that are there kept. What is not written to takes no memory."""
+        cdef Py_ssize_t kept = self.begins[self.n], room
+        if kept + more > self.values.shape[0]:
+            room = min(2 * (kept + more), np.asarray(self.counts).sum())
             values, who = np.empty(room), np.empty(room, dtype=np.int32)
-            values[:kept], who[:kept] = self.values, self.who
+            values[:kept], who[:kept] = self.values[:kept], self.who[:kept]
             self.values, self.who = values, who
 
 
@@ -104,20 +108,28 @@ cdef void count_values(Columns self, const data_t* X, task_t* task) noexcept nog
         self.counts[X.n] += task.stop - task.start
 
 
-cdef inline void put(Columns self, Py_ssize_t i, Py_ssize_t j, Py_ssize_t first, double x) noexcept nogil:
-    """The next value of column j, where that is wanted."""
+cdef inline void put(Columns self, Py_ssize_t i, Py_ssize_t j, double x) noexcept nogil:
+    """The next value of feature j's column."""
     cdef Py_ssize_t s = self.place[j]
-    if s >= first:
-        self.who[self.begins[s]] = <int32_t>i
-        self.values[self.begins[s]] = x
-        self.begins[s] += 1
+    self.who[self.begins[s]] = <int32_t>i
+    self.values[self.begins[s]] = x
+    self.begins[s] += 1
 
 
 cdef void gather_values(Columns self, const data_t* X, task_t* task) noexcept nogil:
     """The beginnings of the new columns go on to their ends."""
-    cdef Py_ssize_t i, p
+    cdef Py_ssize_t i, p, start, stop, end, a, n
+    cdef Py_ssize_t[BLOCK] found
     for i in range(task.start, task.stop):
-        for p in range(row_begin(X, i), row_end(X, i)):
-            put(self, i, feature(X, i, p), task.first, value(X, i, p))
-        if X.bias > 0:
-            put(self, i, X.n, task.first, X.bias)
+        start, end = row_begin(X, i), row_end(X, i)
+        while start < end:
+            # Whether a value is wanted cannot be foretold: no branch asks.
+            stop, n = min(end, start + BLOCK), 0
+            for p in range(start, stop):
+                found[n] = p
+                n += self.place[feature(X, i, p)] >= task.first
+            for a in range(n):
+                put(self, i, feature(X, i, found[a]), value(X, i, found[a]))
+            start = stop
+        if X.bias > 0 and self.place[X.n] >= task.first:
+            put(self, i, X.n, X.bias)

@@ -179,9 +179,9 @@ cdef class FeatureCD:
 
     def of_rows(self, which):
         """The problem of these rows alone, at costs of the same sum for the same costs."""
-        share = self.rows.m / len(which)
-        return FeatureCD(self.rows.select(which), np.asarray(self.sign)[which] > 0, np.asarray(self.cost)[which] * share,
-                         self.table, self.penalty.l1, self.penalty.l2, self.rng, self.penalty.free)
+        cost = np.asarray(self.cost)[which] * (self.rows.m / len(which))
+        return FeatureCD(self.rows.select(which), np.asarray(self.sign)[which] > 0, cost, self.table, self.penalty.l1,
+                         self.penalty.l2, self.rng, self.penalty.free)
 
     def turn_to(self, W, y, margin):
         """Another problem over these rows: its weights and margins, which steps change, and its positive rows."""
