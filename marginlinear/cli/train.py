@@ -113,8 +113,8 @@ SOLVER = params.SOLVER._replace(metavar="METHOD", help=f"the method, by its name
                                brief=f"method, or LIBLINEAR's number (default {registry.DEFAULT})")
 OPTIONS = {
     "method": (SOLVER, params.MULTICLASS, *params.KERNELS, params.ALGORITHM),
-    "what is optimised": (params.C, params.PAPER, options.CLASS_WEIGHT, WEIGHTS, params.BIAS, params.FREE_BIAS, params.TOL,
-                          params.MAX_ITER, params.TIME_LIMIT, params.SEED),
+    "what is optimised": (params.C, params.PAPER, options.CLASS_WEIGHT, WEIGHTS, params.BIAS, params.FREE_BIAS,
+                          params.TOL, params.MAX_ITER, params.TIME_LIMIT, params.SEED),
     "selection": (params.CROSS_VALIDATION, params.SEARCH, GRID, GROUPS, FOLD_FILE, params.METRIC, REFIT, TABLE),
     "data": (options.ZERO_BASED, options.TEXT_LABELS, options.MULTILABEL, params.SCALE, FLOAT32, STORE, params.MEMORY,
              params.SWEEPS_PER_LOAD, *COLUMNS),
