@@ -135,6 +135,9 @@ def test_estimators_know_the_names(frame_of):
         estimator.fit(frame, column(frame_of({"y": y}), "y"))
         if frame_of is not batch:
             assert estimator.feature_names_in_.tolist() == NAMES
+            # The best estimator of a path was given arrays.
+            kept = None if hasattr(estimator, "best_estimator_") else NAMES
+            assert estimator.model_.feature_names == kept
             with pytest.raises(ValueError, match="feature names"):
                 estimator.predict(frame_of({"other": X[:, 0], **dict(list(columns.items())[1:])}))
         assert np.array_equal(estimator.predict(frame), alone.predict(X))

@@ -135,7 +135,8 @@ def csr_of(numbers: RealArray, words: Int32Array, n_features: int) -> CSR:
     """Rows of numbers, the features 0 to n - 1, and of features of words, an array of shape (m, columns), -1 where a
     cell has none; where those of a row meet, 1s add up."""
     m, n = numbers.shape
-    values, columns = np.empty((m, n + words.shape[1]), numbers.dtype), np.empty((m, n + words.shape[1]), np.int32)
+    values: Any = np.empty((m, n + words.shape[1]), numbers.dtype)
+    columns = np.empty(values.shape, np.int32)
     values[:, :n], columns[:, :n] = numbers, np.arange(n)
     columns[:, n:], values[:, n:] = counted(words)
     kept = values != 0

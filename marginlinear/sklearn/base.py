@@ -15,6 +15,7 @@ from marginlinear import params as P
 from marginlinear._typing import AnyArray, ArrayLike, FloatArray, GammaChoice, IntArray, IntpArray, MatrixLike, Number
 from marginlinear.api import fit_model, warn_unless_converged
 from marginlinear.data.arrays import checked
+from marginlinear.data.columns import TableRule
 from marginlinear.model import KernelModel, Model
 from marginlinear.params import Param
 from marginlinear.problem import Info, Progress
@@ -361,6 +362,9 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):  # pyright: ignore[r
         model = fit_model(X, y, solver=method.name, sample_weight=sample_weight, start=start,
                           callback=(lambda check: any([observer(check) for observer in observers])) if observers
                           else None, **told, **params)
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and getattr(self, "kernel", None) != "precomputed":
+            model.table = TableRule(None, tuple(names.tolist()))
         self._take(model, ground, told)
         if tasks is not None:
             tasks.end(model)
@@ -387,7 +391,8 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):  # pyright: ignore[r
         if all(map(np.array_equal, found, of_trained)):
             return trained
         return type(trained)(np.vstack([coef.T, intercept]), trained.classes, bias=1.0, codes=trained.codes,
-                             solver=trained.solver, params=trained.params, calibration=trained.calibration)
+                             solver=trained.solver, params=trained.params, calibration=trained.calibration,
+                             table=trained.table)
 
     def _scored(self, X: MatrixLike) -> tuple[Model, FloatArray]:
         """(Model that turns scores into predictions and probabilities, scores of the rows of X as it takes them)."""
