@@ -1,6 +1,7 @@
 """The study behind docs/evidence.md: margin-compare on the sets of a folder, cut into parts that resume.
 
     python -m tools.study list
+    python -m tools.study --dry-run binary --data DIR       # how long it takes, about
     python -m tools.study binary noise-10 --data DIR --output docs/evidence/study --journals build/study
 
 A part writes PART.md, its tables and tests, and PART.csv.xz, each trial's choice, scores, seconds and certificate. An
@@ -103,6 +104,8 @@ def run(name: str, args: argparse.Namespace) -> int:
     if "--given-test" in part.options:
         at = words.index("--splits")
         del words[at:at + 2]
+    if args.dry_run:
+        return compare.main([*words, "--dry-run"])
     began = time.process_time()
     status = compare.main(words)
     print(f"{name}: status {status}, {time.process_time() - began:.0f} CPU s", flush=True)
@@ -120,13 +123,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--journals", type=Path, default=Path("build/study"))
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dry-run", action="store_true", help="only say how many fits there are, and how long they "
+                        "take, about")
     args = parser.parse_args(argv)
     if "list" in args.parts:
         for name, part in PARTS.items():
             print(f"{name}: {len(part.sets)} sets, {len(part.methods)} methods")
         return 0
-    args.journals.mkdir(parents=True, exist_ok=True)
-    args.output.mkdir(parents=True, exist_ok=True)
+    if not args.dry_run:
+        args.journals.mkdir(parents=True, exist_ok=True)
+        args.output.mkdir(parents=True, exist_ok=True)
     return max(run(name, args) for name in args.parts)
 
 
