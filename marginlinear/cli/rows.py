@@ -1,4 +1,4 @@
-"""Files that say something of each row of the data, one value a line: its group, or its fold."""
+"""Files that say something of each row of the data, one value a line: its group, its fold, or its weight."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Value = TypeVar("Value")
 
 
 class RowFiles(NamedTuple):
-    """Paths of --fold-file and --groups, None where they are not given."""
+    """Paths of --fold-file, --groups and --weights, None where they are not given."""
 
     folds: str | None
     groups: str | None
+    weights: str | None
 
     def read(self, m: int) -> tuple[list[int] | None, list[str] | None]:
         """What they say of m rows."""

@@ -214,14 +214,13 @@ class Training:
         if not self.method.classifies:
             self._no_classes(line)
         self.folds: Any = _folds(line)  # None without, and where a file has them
-        self.row_files = RowFiles(line.value(FOLD_FILE), line.value(GROUPS))
+        self.row_files = RowFiles(line.value(FOLD_FILE), line.value(GROUPS), line.value(WEIGHTS))
         self.resume, self.checkpoint = line.value(RESUME), line.value(CHECKPOINT)
         if self.resume and self.checkpoint:
             raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {CHECKPOINT.flag}")
         self.cluster: cluster.OnCluster | Any = cluster.on_cluster(
             line, DECLARED, self.checkpoint, self.resume)
         self._selection(line)
-        self.weights = line.value(WEIGHTS)
         self.log_path = line.value(LOG)
         self.store = line.value(STORE)
         self.reading = {"zero_based": line.value(options.ZERO_BASED), **self._labels(line),
@@ -232,7 +231,7 @@ class Training:
         as_json = line.value(JSON)
         self.model_path: Any  # None where none is written
         self.path, self.model_path = _files(line.files, self.validates and not self.refit)
-        require_apart([("training_set_file", self.path), (WEIGHTS.flag, self.weights),
+        require_apart([("training_set_file", self.path), (WEIGHTS.flag, self.row_files.weights),
                        (GROUPS.flag, self.row_files.groups), (FOLD_FILE.flag, self.row_files.folds)],
                       [("model_file", self.model_path), (LOG.flag, self.log_path), (TABLE.flag, self.table_path),
                        (RESUME.flag, self.resume), (CHECKPOINT.flag, self.checkpoint)])
@@ -610,7 +609,7 @@ class Training:
             found: Any = data.labels
             classes = found.classes if hasattr(found, "patterns") else np.unique(found)
             self.class_weight = self._known_classes(classes.tolist())
-        self.sample_weight = read_weights(self.weights, m) if self.weights else None
+        self.sample_weight = read_weights(self.row_files.weights, m) if self.row_files.weights else None
         self.report.parts["data"] = data_part(self.path, n_rows=m, n_features=data.n_features,
                                               n_values=len(data.indices))
         if self.report.advised:

@@ -531,6 +531,7 @@ def rows_of(path: str, readinto: Any, size: int | None,
     head = first_bytes(readinto)
     readinto, rest = decompressed(path, head, readinto)
     total, done, begin = size if rest is head else None, 0, 1
+    rows = -1  # the header is none
 
     def lines() -> Iterator[str]:
         nonlocal done
@@ -541,7 +542,7 @@ def rows_of(path: str, readinto: Any, size: int | None,
                 require_text(path, number, line)
             done += len(line)
             if progress is not None and not number & 0xFFFF:
-                progress(done, total)
+                progress(done, total, max(rows, 0))
             yield line
 
     reader = csv.reader(lines(), delimiter=separator_of(path) or ",", strict=True)
@@ -549,11 +550,12 @@ def rows_of(path: str, readinto: Any, size: int | None,
         for row in reader:
             if row:
                 yield begin, row
+                rows += 1
             begin = reader.line_num + 1
     except csv.Error as error:
         raise DataError(path, begin, 1, f"not CSV: {shown(error)[1:-1]}") from None
     if progress is not None:
-        progress(done, total)
+        progress(done, total, rows)
 
 
 def require_text(path: str, number: int, line: str) -> None:

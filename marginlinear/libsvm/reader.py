@@ -138,7 +138,7 @@ def good_blocks(source: Source, refuse: Callable[[DataError], object], *, text_l
     """
     checked("float64", 1, False, text_labels, multilabel, progress)
     block = Block(_block_size, "float64", text_labels, multilabel, 0, LARGEST_INDEX - 1)
-    done, more, learned, next_call = 0, True, False, 0.0
+    done, rows, more, learned, next_call = 0, 0, True, False, 0.0
     with opened(source) as (path, readinto, size):
         head = first_bytes(readinto)
         readinto, rest = decompressed(path, head, readinto)
@@ -152,6 +152,7 @@ def good_blocks(source: Source, refuse: Callable[[DataError], object], *, text_l
                 learned = learned or block.label_count > 0
                 table = Table(path, block, lines=done)
                 numbers = row_lines(block) + done + 1
+                rows += block.rows
                 table.append_good(block, refuse)
                 if table.rows:
                     yield table.finish(), numbers
@@ -166,10 +167,10 @@ def good_blocks(source: Source, refuse: Callable[[DataError], object], *, text_l
                     break
                 block.start = begin = end
             if progress is not None and time.monotonic() >= next_call:
-                progress(lines.done, total)
+                progress(lines.done, total, rows)
                 next_call = time.monotonic() + 0.1
         if progress is not None:
-            progress(lines.done, total)
+            progress(lines.done, total, rows)
 
 
 def row_lines(block: Block) -> Int64Array:
