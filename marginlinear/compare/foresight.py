@@ -96,6 +96,7 @@ class Forecast(NamedTuple):
         return next(part.seconds for part in self.parts if (part.set, part.method) == (name, method))
 
     def to_markdown(self) -> str:
+        """A table: a line a set and method, with its trials, their fits, and their seconds on one thread."""
         rows = [[part.set, part.method, f"{part.trials:,}", f"{part.trials * part.fits:,}",
                  f"{part.trials * part.seconds:.3g}"] for part in self.parts]
         total = ["all", "", f"{self.trials:,}", f"{self.fits:,}", f"{self.seconds:.3g}"]
