@@ -11,6 +11,7 @@ from marginlinear.options import COMPLETION, HELP, VERSION, CommandLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
     from marginlinear.cli.manual import Manual, Section
     from marginlinear.params import Param
@@ -35,8 +36,8 @@ def command(program: str, argv: Sequence[str] | None, options: Iterable[Param] |
     also : iterable of Param
         Options that only `sections` tell of.
     """
-    groups = {title: list(group) for title, group in
-              (options if isinstance(options, Mapping) else {"options": options}).items()}
+    titled: Any = options if isinstance(options, Mapping) else {"options": options}
+    groups: dict[str, list[Param]] = {title: list(group) for title, group in titled.items()}
     help_ = HELP._replace(metavar=f"[{topic}]")
     groups[list(groups)[-1]] += [help_, VERSION, COMPLETION]
     listed = [param for group in groups.values() for param in group]

@@ -61,11 +61,11 @@ from marginlinear.selection import grid as grids
 from marginlinear.status import INTERRUPTED, allowance, fell_short, option, remedies, shortfall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, TextIO
 
     from marginlinear.model import Model
-    from marginlinear.problem import Info, Progress
+    from marginlinear.problem import Info
     from marginlinear.registry import Method
 
 PROGRAM = "margin-train"
@@ -239,8 +239,6 @@ class Training:
         if as_json and self.model_path == "-":
             raise UsageError(f"{JSON.flag} writes to standard output: name a model_file")
         self.status = StatusLine(self.quiet or self.verbose or as_json)
-        run = params.resolve(self.method.run, self.params)
-        self.checks = Checks(self.status, self.verbose, run["tol"], run["time_limit"] or math.inf)
         self.log: TextIO | None = None
         # A model on standard output leaves no room there for results.
         self.report = Report(Results(aside=self.model_path == "-"), as_json,
@@ -551,7 +549,9 @@ class Training:
         if relaxation is None:
             # A search has used up what it resumes.
             resume = None if self.validates else self.resume
-            watched = {"callback": self._told, "checkpoint": resume or self.checkpoint, "resume_from": resume}
+            tell_check = self._teller()
+            watched = {"callback": lambda check: tell_check(check.entry()), "checkpoint": resume or self.checkpoint,
+                       "resume_from": resume}
         try:
             return fit_model(data, data.labels, solver=self.method.name, class_weight=self.class_weight,
                              sample_weight=self.sample_weight, overwrite_rows=last, **watched,
@@ -570,16 +570,20 @@ class Training:
         self.status.show(f"{self.path} to the cluster")
         try:
             return self.cluster.fit(self.path, solver=self.method.name, class_weight=self.class_weight or None,
-                                    progress=self._progress, **self.params)
+                                    progress=self._teller(), **self.params)
         except ValueError as error:
             raise Failure("; ".join([f"{self.path}: {error}", *getattr(error, "__notes__", ())])) from error
 
-    def _told(self, check: Progress) -> None:
-        self._progress(check.entry())
+    def _teller(self) -> Callable[[Mapping[str, Any]], None]:
+        """What is called with each check of a fit."""
+        run = params.resolve(self.method.run, self.params)
+        checks = Checks(self.status, self.verbose, run["tol"], run["time_limit"] or math.inf)
 
-    def _progress(self, check: Mapping[str, Any]) -> None:
-        self._write_log(check)
-        self.checks.tell(check)
+        def tell_check(check: Mapping[str, Any]) -> None:
+            self._write_log(check)
+            checks.tell(check)
+
+        return tell_check
 
     def _judge(self, info: Info) -> int:
         if not fell_short(info.status):
