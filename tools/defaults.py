@@ -43,8 +43,8 @@ QUESTIONS = {
     "m3svm": Question(("defaults-m3svm",), "m3svm norm 4", ("classes",)),
     "solver": Question(("defaults-solver",), "mcodm"),
     "bias": Question(
-        ("defaults-bias",), "none", kept="it would become the default, if -B were not LIBLINEAR's letter: a script that "
-        "moves over gets LIBLINEAR's problem. The estimators and margin-compare have a bias of 1"),
+        ("defaults-bias",), "none", kept="it would become the default, if -B were not LIBLINEAR's letter: a script "
+        "that moves over gets LIBLINEAR's problem. The estimators and margin-compare have a bias of 1"),
 }
 
 
