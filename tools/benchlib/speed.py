@@ -25,9 +25,11 @@ START = "The interpreter, NumPy (0.08 s) and the package take 0.13 s before the 
 PRIMAL = ("LIBLINEAR's Newton method is done with a table in 0.01 to 0.03 s. After steps on an eighth of the rows ours "
           "takes one or two on all, each X'D X and two products X w, and the certificate is two more.")
 SPARSE = ("The certificate comes after the objective: while one feature is outside its bound by half, all duals are "
-          "scaled down by it, so that a fit goes on when its objective is already as good. On imdb at C = 16 l1lr is "
-          "there after 52 cycles, LIBLINEAR after 37. Averages and extrapolations of the last duals, those of a "
-          "step's model, and curvatures of margins nearer to 0 were tried, and are no better.")
+          "scaled down by it, so that a fit goes on when its objective is already as good. On imdb at C = 16 l1lr "
+          "takes 61 cycles over the 2.4 million values of 5,900 weights, LIBLINEAR 37. On a9a at C = 16 five Newton "
+          "steps on all rows remain after those on an eighth of them, and most of a step is the solving of systems of "
+          "collinear columns. Averages and extrapolations of the last duals, those of a step's model, and curvatures "
+          "of margins nearer to 0 were tried, and are no better.")
 LINES = {
     "read": Line(
         "Reading LIBSVM text", (0.07, 0.04), (
