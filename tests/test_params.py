@@ -233,7 +233,7 @@ def test_values_of_papers():
 
 
 def test_values_of_papers_are_reached(tmp_path, capsys):
-    X, y = ml.load_libsvm(Path(ml.__file__).parents[1] / "data" / "vehicle")
+    X, y = ml.load_libsvm(Path(__file__).parents[1] / "data" / "vehicle")
     by_name = ml.train(X, y, solver="msvmav", paper=True, threads=1)
     assert (by_name.params["alpha"], by_name.params["beta"]) == (16, 0.25)
     given = ml.train(X, y, solver="msvmav", alpha=16, beta=0.25, threads=1)
