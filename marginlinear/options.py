@@ -135,12 +135,16 @@ def _class_weight(flag: str, known: Mapping[str, Sequence[Param]]) -> Param:
                                                   else did_you_mean(flag, known)))
 
 
+# Letters of svm-train that none of ours is, not even in the other case, and what they mean here.
+LIBSVM = {"-b": "probability"}
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint at what was meant, where something known is near."""
     from difflib import get_close_matches
 
     bare = {flag.lstrip("-").lower(): flag for flag in known}
-    typed = word.lstrip("-").lower()
+    typed = LIBSVM[word] if LIBSVM.get(word) in bare else word.lstrip("-").lower()
     near = [typed] * (typed in bare) or get_close_matches(typed, bare, 1, 0.65) or [
         name for name in bare if min(len(name), len(typed)) > 2 and (name.startswith(typed) or typed.startswith(name))]
     return f" (did you mean {bare[near[0]]}?)" if near else ""

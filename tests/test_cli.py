@@ -175,7 +175,7 @@ GOLDEN = [
     ("predict bad m out", 1, "", r"margin-predict: bad:2:\d+: .*\n"),
     ("predict words m out", 1, "", r"margin-predict: words:1:1: .*\n"),
     # usage errors
-    ("train", 2, "", r"margin-train: give a LIBSVM text file (.|\n)*\n  margin-train data/dna dna.model (.|\n)*\n"),
+    ("train", 2, "", r"margin-train: give a LIBSVM text file, (.|\n)*\n  margin-train data/dna dna.model (.|\n)*\n"),
     ("train -q", 2, "", "margin-train: the training_set_file is missing" + HINT),
     ("train d m x", 2, "", "margin-train: too many files: d m x" + HINT),
     ("train -", 2, "", "margin-train: with standard input .* model_file must be named" + HINT),
@@ -184,6 +184,7 @@ GOLDEN = [
     ("train --tll 5 d", 2, "", r"margin-train: unknown option: --tll \(did you mean --tol\?\)" + HINT),
     ("train -solver cs d", 2, "", r"margin-train: unknown option: -solver \(did you mean --solver\?\)" + HINT),
     ("train -Q d", 2, "", r"margin-train: unknown option: -Q \(did you mean -q\?\)" + HINT),
+    ("train -b 1 d", 2, "", r"margin-train: unknown option: -b \(did you mean --probability\?\)" + HINT),
     ("train --tol=-1e-3 d", 2, "", r"margin-train: --tol -1e-3: tol = -0.001 is not allowed: .*" + HINT),
     ("train -B -1e-3 -5 d", 2, "", r"margin-train: unknown option: -5" + HINT),
     ("train -cost 5 d", 2, "", r"margin-train: unknown option: -cost \(.*\)" + HINT),
@@ -222,7 +223,7 @@ GOLDEN = [
     ("train -v x d", 2, "", "margin-train: n-fold cross validation: n must >= 2 .*" + HINT),
     ("train --grid x d", 2, "", "margin-train: grid 'x': 'x' has no name: .*" + HINT),
     ("train --grid c=1 nothere", 2, "", "margin-train: grid: 'c' is not a parameter of mcodm: .*" + HINT),
-    ("train --grid C=0:1:3 d", 2, "", "margin-train: C = 0.0 is not allowed: .*" + HINT),
+    ("train --grid C=0:1:3 d", 2, "", "margin-train: grid 'C=0:1:3': C = 0.0 is not allowed: .*" + HINT),
     ("train --grid C=log2:1 d", 2, "", "margin-train: grid: C = 'log2:1' is no range: .*" + HINT),
     ("train --grid C=1,2 --grid mu=0,C=4 d", 2, "",
      "margin-train: grid 'mu=0,C=4': another grid names C too: give all its values in one" + HINT),
@@ -251,6 +252,8 @@ GOLDEN = [
     ("predict -b 2 d m out", 2, "", r"margin-predict: -b 2: probability = 2 is not allowed: .*" + HINT),
     ("train -v 3 --probability d", 0, "Cross Validation Accuracy = .*%\\n",
      "WARNING: --probability is left out: it is part of a model, and none is written\\n"),
+    ("train -v 3 d out2", 0, "Cross Validation Accuracy = .*%\\n",
+     "WARNING: model_file out2 is not written: cross-validation and search leave no model, .* --refit\\n"),
     ("train --probability d2 out", 0, RESULT, ""),
     ("train -q --scale range d out", 0, "", ""),
     ("train -q --scale=unit -v 3 d", 0, r"Cross Validation Accuracy = \S+%\n", ""),
@@ -505,7 +508,7 @@ for name, method in registry.methods().items():
     searched = ["-C"] if any(p.grid for p in method.params) else []
     more = [] if method.one_class else [[*searched, "-v", "2"]]
     for options in ([], *more, ["--scale", "range"], *([["-t", "2"]] if method.kernels else [])):
-        print(train.main(["-q", "-s", name, *options, "huge", "out"]))
+        print(train.main(["-q", "-s", name, *options, "huge", *["out"] * ("-v" not in options)]))
 print(predict.main(["huge", "k2"]), inspect.main(["k2", "huge"]), scale.main(["huge"]), scale.main(["-l", "0", "huge"]))
 """
 

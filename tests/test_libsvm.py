@@ -163,7 +163,7 @@ BAD = [
     (b"1e400 1:1\n", 1, 1, ["not below 2^53"]),
     (b"9007199254740991 1:1\n9007199254740993 1:1\n", 2, 1, ["not below 2^53"]),
     (b"1 1:1\n1,2 1:1\n", 2, 1, ["'1,2'", "several labels", "--multilabel", "--text-labels"]),
-    (b"1,2,3 # a:b\n", 1, 1, ["'1,2,3'", "CSV", "numpy.loadtxt", "dump_libsvm"]),
+    (b"1,2,3 # a:b\n", 1, 1, ["'1,2,3'", "CSV", "ends in .csv", "numpy.loadtxt", "dump_libsvm"]),
     (b"sepal,petal\n5.1,3.5\n", 1, 1, ["'sepal,petal'", "CSV"]),
     (b"1\n5.1, 3.5, ham\n", 2, 1, ["'5.1,'", "CSV"]),
     (b"1 1:1\ncat 1:1\n", 2, 1, ["'cat'", "--text-labels", "text_labels=True"]),

@@ -157,11 +157,13 @@ def test_what_is_refused(folder, capsys, text, words):
 def test_commands_refuse(folder, capsys):
     trained(*GIVEN)
     (folder / "few.csv").write_text("age,town,sold\n1,Rom,1\n")
+    (folder / "unknown.csv").write_text('age,town,"income, EUR"\n1,Rom,1\n')
     (folder / "word.csv").write_text('age,town,sold,"income, EUR"\n1,Rom,1,much\n')
     (folder / "t").write_text("1 1:1\n2 2:1\n")
     assert train_main(["-s", "l2svc", "-q", "t", "of_text"]) == 0
     for command, words, text, status in (
             (predict_main, "few.csv m", "there is no column 'income, EUR', which the training set has", 1),
+            (predict_main, "unknown.csv m", "where labels are not known, add that column with any label", 1),
             (predict_main, "word.csv m", "'much' is no finite number: mend it, as the training set has numbers", 1),
             (predict_main, "--label age d.csv m", "column 'age' is a feature in the training set", 1),
             (predict_main, "d.csv of_text", "the model does not know columns by their names", 1),

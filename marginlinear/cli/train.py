@@ -131,7 +131,7 @@ DECLARED = tuple(param for group in OPTIONS.values() for param in group)
 USAGE = """\
 usage: margin-train [options] training_set_file [model_file]
 
-Train a linear or kernel model on a LIBSVM text file and write a model file.
+Train a linear or kernel model on LIBSVM's text or, with --label, a CSV file.
 
 The model is of classes, or a linear one of numbers. The training_set_file may be '-', standard input, or a table whose
 columns have names (.csv, .tsv, .parquet); .gz, .bz2 and .xz are unpacked. The model_file is one that margin-predict and
@@ -139,8 +139,8 @@ LIBLINEAR's predict or LIBSVM's svm-predict read. Unless named ('-': standard ou
 <training_set_file>.model, in the current folder.
 """
 FIRST = """\
-margin-train: give a LIBSVM text file to learn a classifier, or a regression, from. What most people want, with data/ of
-the repository:
+margin-train: give a LIBSVM text file, or with --label a table such as a CSV file, to learn a classifier, or a
+regression, from. What most people want, with data/ of the repository:
 
   margin-train data/dna dna.model                      train, and write the model
   margin-predict data/dna.t dna.model dna.out          predict the rows of another file, and tell how many are right
@@ -231,6 +231,9 @@ class Training:
         as_json = line.value(JSON)
         self.model_path: Any  # None where none is written
         self.path, self.model_path = _files(line.files, self.validates and not self.refit)
+        if len(line.files) == 2 and not self.model_path:
+            warn(f"model_file {line.files[1]} is not written: cross-validation and search leave no model, but a search "
+                 f"with {REFIT.flag}")
         require_apart([("training_set_file", self.path), (WEIGHTS.flag, self.row_files.weights),
                        (GROUPS.flag, self.row_files.groups), (FOLD_FILE.flag, self.row_files.folds)],
                       [("model_file", self.model_path), (LOG.flag, self.log_path), (TABLE.flag, self.table_path),

@@ -387,8 +387,11 @@ class TextTable:
 
     def _header(self, cells: list[str]) -> list[str]:
         if self.label not in checked_header(self.path, cells, ()):
-            raise DataError(self.path, 1, 1, f"there is no column {shown(self.label)} of labels: name one by --label; "
-                            f"the header has {header_text(cells)}")
+            fix = "name one by --label"
+            if self.like is not None:
+                fix += "; where labels are not known, add that column with any label of the training set"
+            raise DataError(self.path, 1, 1, f"there is no column {shown(self.label)} of labels: {fix}; the header has "
+                            f"{header_text(cells)}")
         header = checked_header(self.path, cells, (*self.categories, *self.left_out))
         named = (self.label, *self.categories, *self.left_out)
         twice = next((name for name in named if named.count(name) > 1), None)

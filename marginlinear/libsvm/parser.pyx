@@ -54,9 +54,9 @@ REASONS = {
                       "blank",
     LABEL_SEVERAL: "several labels {token}; if rows may have several, say --multilabel (multilabel=True), if commas "
                    "are parts of words, --text-labels (text_labels=True)",
-    LABEL_OF_TABLE: "{token}: commas and no index:value, as in a CSV file, which is not read here; convert it, as by "
-                    "Python's table = numpy.loadtxt('old', delimiter=','); "
-                    "marginlinear.dump_libsvm(table[:, 1:], table[:, 0], 'new') where labels come first",
+    LABEL_OF_TABLE: "{token}: commas and no index:value, as in CSV: the commands read that from a file whose name "
+                    "ends in .csv, with a header; or convert it, as by Python's table = numpy.loadtxt('old', delimiter="
+                    "','); marginlinear.dump_libsvm(table[:, 1:], table[:, 0], 'new') where labels come first",
     LABEL_INFINITE: "label {token} is not finite",
     LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read "
                  "labels as text, say --text-labels (text_labels=True)",

@@ -77,8 +77,11 @@ def parse_grid(text: str, method: Method) -> Grid:
         param = _axis(name, method)
         if param.name in grid:
             raise ValueError(f"grid {text!r}: {name} stands there twice")
-        grid[param.name] = _distinct(param, [param.parse(word) for piece in pieces
-                                             for word in _words(name, piece.strip(), param.relative)])
+        words = [word for piece in pieces for word in _words(name, piece.strip(), param.relative)]
+        try:
+            grid[param.name] = _distinct(param, [param.parse(word) for word in words])
+        except ValueError as error:
+            raise ValueError(f"grid {text!r}: {error}") from None
     return grid
 
 
