@@ -158,7 +158,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # As of other programs that cannot do anything without arguments: help, and the status of bad usage.
         return output.run(PROGRAM, _first, argv)
     return command(PROGRAM, argv, OPTIONS, USAGE, lambda line: Training(line).run(), common=COMMON, also=params.OWN,
-                   sections=sections, topic="METHOD", words={SOLVER.name: registry.MODULES}, statuses=STATUSES)
+                   sections=sections, topic="METHOD", statuses=STATUSES,
+                   words={SOLVER.name: registry.MODULES, params.METRIC.name: params.METRICS})
 
 
 def _first(words: Sequence[str]) -> int:
