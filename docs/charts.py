@@ -47,7 +47,7 @@ def compared(path=DOCS / "compared.json"):
     chart = bars([(f"{data}, {name}", row["low"], row["accuracy"], row["high"], f"{row['accuracy']:.1%}")
                   for data, name, row in pairs],
                  lambda accuracy: 100 * (accuracy - least) / (1 - least), [(least, f"{least:.0%}"), (1, "100%")])
-    lines = ["| data | `LinearSVC` | seconds, MB | `l2svc`: seconds, MB | `mcodm` | seconds, MB |", "| --- " * 6 + "|"]
+    lines = ["| data | `LinearSVC` | CPU s, MB | `l2svc`: CPU s, MB | `mcodm` | CPU s, MB |", "| --- " * 6 + "|"]
     for data, rows in by_set.items():
         theirs, ours = (f"{row['accuracy']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
                         for row in map(rows.get, shown))

@@ -4,8 +4,9 @@
     python -m tools.first_page --data DIR --write docs/compared.json [--journal FILE]
 
 Each method chooses its C by 3-fold cross-validation inside the training part, and is measured on the test part that the
-set comes with; intervals are of 2.5 to 97.5 % of the bootstrap's resamples of its rows. Seconds and memory beside the
-data are those of the chosen fit in a fresh process, the medians of `--repeat` runs that take turns.
+set comes with; intervals are of 2.5 to 97.5 % of the bootstrap's resamples of its rows. CPU seconds and memory
+beside the data are those of the chosen fit, on one thread of a fresh process, the medians of `--repeat` runs that take
+turns.
 """
 
 import argparse
@@ -57,7 +58,7 @@ def main():
             low, high = np.quantile(trial["replicates"]["accuracy"], [0.025, 0.975])
             rows.append({"data": name, "method": method, "accuracy": trial["scores"]["accuracy"], "low": low,
                          "high": high, "C": trial["params"]["C"], "certified": trial["certified"],
-                         "status": trial["status"], "seconds": median(costs[method], "seconds"),
+                         "status": trial["status"], "seconds": median(costs[method], "cpu"),
                          "megabytes": median(costs[method], "peak") / 1e6})
     args.write.write_text(json.dumps({"measured": time.strftime("%Y-%m-%d"), "rows": rows}, indent=1) + "\n")
 

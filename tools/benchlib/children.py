@@ -114,7 +114,7 @@ def child_chosen(method, path, C):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its cap on the iterations is part of what is measured
             return timed(lambda: LinearSVC(C=C).fit(X, y))[1]
-    return timed(lambda: ml.train(X, y, solver=method, C=C, bias=1))[1]
+    return timed(lambda: ml.train(X, y, solver=method, C=C, bias=1, threads=1))[1]
 
 
 def package_fit(who, X, y, C, tol):
