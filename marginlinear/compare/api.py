@@ -32,8 +32,8 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
             metric: str | Sequence[str] | None = None, select: str | None = None, scale: Scale | None = None,
             label_noise: float = D.LABEL_NOISE.default, rare: float | None = D.RARE.default,
             seed: Integer = D.SEED.default, threads: Integer | None = None, level: float = D.LEVEL.default,
-            rope: float = D.ROPE.default, certified_only: bool = True, margins: bool = False, journal: PathLike | None = None,
-            resume: PathLike | None = None,
+            rope: float = D.ROPE.default, certified_only: bool = True, margins: bool = False,
+            journal: PathLike | None = None, resume: PathLike | None = None,
             executor: Executor | None = None, progress: Callable[[Trial, int, int], object] | None = None,
             grids: Mapping[str, str] | None = None, **common: Any) -> Comparison:
     """Compare methods on sets: on repeated splits, with parameters chosen inside each training part, by tests that know
