@@ -23,6 +23,7 @@ accuracy along one parameter, from a table of margin-train -C --grid.
 import argparse
 import csv
 import lzma
+import math
 import sys
 from pathlib import Path
 
@@ -114,7 +115,9 @@ def means_of(trials, metric):
             splits.setdefault(trial["split"], {})[trial["method"]] = float(trial[metric])
     shared = [[list(map(of.get, methods)) for of in splits.values() if len(of) == len(methods)]
               for splits in scores.values()]
-    return methods, np.array([np.mean(some, axis=0) for some in shared if some])
+    # Exact sums, as those of a Comparison: means that are the same tie.
+    return methods, np.array([[math.fsum(column) / len(some) for column in zip(*some, strict=True)]
+                              for some in shared if some])
 
 
 def curves(path, pyplot, grids=None):
