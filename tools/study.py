@@ -97,7 +97,7 @@ PARTS = {
     **{f"classes-noise-{100 * part:.0f}": Part(CLASSES, TEXT, [*HALF, *SCORES_OF_CLASSES, "--label-noise",
                                                               str(part)]) for part in (0.1, 0.2)},
     **{f"few-{100 * part:.0f}": Part(TABLES, FEW, [*HALF, *SCORES, "--folds", "3", "--train-size", str(part)])
-       for part in (0.01, 0.05)},
+       for part in (0.01, 0.05, 0.1)},
     "rare-5": Part(SMALL, [*FEW, "msvmav"], [*HALF, "--metric", "balanced,accuracy,auc,log_loss,brier,aurc",
                                              "--rare", "0.05"]),
     "shifted": Part(SMALL, [*FEW, "odm-convex=odm;mu=0", "msvmav"], [*HALF, *SCORES, "--groups", SLICE]),
