@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -16,7 +15,7 @@ from marginlinear.cli import cluster
 from marginlinear.cli.command import command
 from marginlinear.cli.data import names_in
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, span, tell, warn
 from marginlinear.compare import parameters
 from marginlinear.compare.parameters import (
     BIAS,
@@ -104,7 +103,6 @@ OPTIONS = {"methods": (METHODS, GRID), "splits": DESIGN, "measures and tests": J
            "tables of papers": PAPERS, "work and output": WORK}
 COMMON = (METHODS, GRID, SPLITS, TEST_SIZE, OUTER_FOLDS, GIVEN, METRIC, DATA[0], TABLE[0], OUTPUT, JOURNAL, RESUME,
           THREADS, options.QUIET)
-BAR = 20
 LIST = "list"
 WRITERS = {".md": "to_markdown", ".tex": "to_latex", ".csv": "to_csv", ".json": "to_json"}
 
@@ -322,7 +320,7 @@ class Comparing:
         if not self.dry:
             where = "one thread of this machine" if self.cluster else counted(found.threads, "thread")
             tell(f"{counted(found.trials, 'trial')}, {counted(found.fits, 'fit')}: about "
-                 f"{_span(found.seconds if self.cluster else found.wait)} on {where}")
+                 f"{span(found.seconds if self.cluster else found.wait)} on {where}")
         return found
 
     def _compared(self, arguments: Mapping[str, Any]) -> Comparison:
@@ -415,7 +413,7 @@ class Progress:
     status : StatusLine
     verbose : bool
     expected : Forecast or None
-        Without it the status line does not tell how much time is left.
+        Without it the time that is left is reckoned from the trials that are done alone.
     """
 
     # What was expected counts as if it had been measured on this part of the work.
@@ -438,17 +436,16 @@ class Progress:
 
     def __call__(self, trial: Mapping[str, Any], done: int, total: int) -> None:
         self.done, self.total = done, total
-        left = ""
+        left = None
         if self.expected is not None:
             self.made += self.expected.of_trial(trial["set"], trial["method"])
-            left = f", about {_span(self.left(time.monotonic() - self.began))} left"
+            left = self.left(time.monotonic() - self.began)
         place = f"{trial['set']} split {trial['split'] + 1} {trial['method']}"
         if self.verbose:
             values = ", ".join(f"{metric} {_shown(value)}" for metric, value in trial["scores"].items())
             tell(f"{place}: {trial['reason'] or values}, {sum(trial['seconds'].values()):.2f} s, "
                  f"{trial['status'] or 'not tried'}")
-        bar = "#" * (BAR * done // total)
-        self.status.show(f"[{bar:<{BAR}}] {done}/{total} trials{left}; {place}")
+        self.status.show("", done, total, "trials", place, left)
 
 
 @contextmanager
@@ -496,14 +493,6 @@ def _grid(text: str) -> tuple[str, str]:
 
 def _shown(value: float | None) -> str:
     return "none" if value is None else f"{value:.4g}"
-
-
-def _span(seconds: float) -> str:
-    """A time to wait in one or two units."""
-    if seconds < 100:
-        return f"{math.ceil(seconds)} s"
-    minutes = math.ceil(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 if __name__ == "__main__":

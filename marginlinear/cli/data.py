@@ -239,8 +239,7 @@ def located(data: Any) -> Iterator[None]:
 
 def progress_of(what: str, status: StatusLine) -> Callable[[int, int | None, int], None]:
     def progress(done: int, total: int | None, rows: int) -> None:
-        share = f" of {total / 1e6:.1f} MB ({done / total:.0%})" if total else " MB"
-        status.show(f"{what}: {rows:,} rows, {done / 1e6:.1f}{share}")
+        status.show(what, done, total, "B", f"{rows:,} rows")
 
     return progress
 

@@ -34,11 +34,9 @@ from marginlinear.cli.output import (
     Failure,
     Results,
     StatusLine,
-    Steps,
     Trend,
     opening,
     settle_blas,
-    span,
     tell,
     warn,
 )
@@ -446,7 +444,6 @@ class Training:
         total = len(self.points) * folds
         if self.searches and not self.quiet:
             self.report.say(f"{len(self.points)} points, {folds} folds: {total} fits")
-        steps = Steps()
         best: tuple[float, str] | None = None
         sign = -1 if first in params.ERRORS else 1
 
@@ -458,8 +455,7 @@ class Training:
             if self.verbose:
                 tell(f"{grids.shown(fit['params'])} fold {fit['fold']}: {metric} {_score(first, fit['score'] or 0)}, "
                      f"{fit['n_iter']} sweeps, {fit['status']}, {fit['seconds']:.1f} s")
-            self.status.show(f"{steps.shown(done, total, 'fits')}; "
-                             f"best of a fold {_score(first, best[0], '.4g')} {best[1]}")
+            self.status.show("", done, total, "fits", f"best of a fold {_score(first, best[0], '.4g')} {best[1]}")
 
         fixed = {name: value for name, value in self.params.items() if name not in ("seed", "threads")}
         with warnings.catch_warnings(record=True) as caught:
@@ -671,13 +667,14 @@ class Checks:
         name, gap, allowed = ("residual", check["residual"], self.tol) if check["certificate"] is None else (
             "certificate", check["certificate"], allowance(self.tol, check["objective"]))
         objective, seconds = f"objective {check['objective']:.6g}", check["seconds"]
-        part = f"probabilities, fold {check['fold']} of {check['folds']}: " if "fold" in check else ""
+        part = f"probabilities, fold {check['fold']} of {check['folds']}" if "fold" in check else ""
         if self.verbose:
-            tell(f"{part}{check['n_iter']} sweeps, {objective}, {name} {gap:.3g}, {seconds:.1f} s")
+            tell(f"{part and part + ': '}{check['n_iter']} sweeps, {objective}, {name} {gap:.3g}, {seconds:.1f} s")
         left = self.trend.left(seconds, gap, allowed)
-        time = "" if left is None else f", about {span(max(min(left, self.time_limit - seconds), 0))} left"
-        self.status.show(f"{part}{check['n_iter']} sweeps, {name} {gap:.3g} (ends at {allowed:.2g}), {seconds:.1f} s"
-                         f"{time}, {objective}")
+        if left is not None:
+            left = max(min(left, self.time_limit - seconds), 0.0)
+        self.status.show(part, check["n_iter"], None, "sweeps",
+                         f"{name} {gap:.3g} (ends at {allowed:.2g}), {objective}", left)
 
 
 def _method(line: CommandLine) -> Method:
