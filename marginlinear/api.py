@@ -328,11 +328,11 @@ def watched_model(fit: ModelFit, sample: Sample, watch: Any, saved: Checkpoint |
     try:
         model, whole = fit.model(sample, watch=watch, **given), True
     except (KeyboardInterrupt, Stopped) as end:
-        if not watch.knows:
+        status = STOPPED if isinstance(end, Stopped) else INTERRUPTED
+        if status == INTERRUPTED and not watch.knows:
             raise
         if saved is not None:
             saved.write(watch.start())
-        status = STOPPED if isinstance(end, Stopped) else INTERRUPTED
         if raises and status == INTERRUPTED:
             raise Interrupted(lambda: watch.model(status)) from None
         model, whole = watch.model(status), False

@@ -165,8 +165,10 @@ class Watch:
 
     @property
     def knows(self) -> bool:
-        """Whether there is something so far."""
-        return bool(self.fits)
+        """Whether there is something so far: weights, or columns of them, that are not all 0."""
+        states = [fit.state() for fit in self.fits[-1:]]
+        return any(column is not None and np.any(column.get("W", True))
+                   for state in states for column in state.get("columns", [state]))
 
     def start(self) -> Start:
         """The Start of what there is so far."""

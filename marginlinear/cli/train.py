@@ -560,6 +560,10 @@ class Training:
             self.status.wipe()
             tell("interrupted: the model so far will be written; Ctrl-C again gives it up")
             return interrupted.partial
+        except KeyboardInterrupt:
+            self.status.wipe()
+            tell("nothing has been found yet: no model is written")
+            raise
         except DataError:
             # Of the checkpoint, which it names.
             raise
