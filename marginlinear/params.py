@@ -369,7 +369,15 @@ def metrics_of(method: Predicting, metric: str | Sequence[str] | None, multilabe
         if name not in kind:
             what = f"{method.name} predicts{' of rows of several labels' if multilabel else ''}"
             raise ValueError(f"metric = {name!r} does not measure what {what}: give {' | '.join(kind)}")
-    return tuple(dict.fromkeys(names))
+    return once_each(names)
+
+
+def once_each(metrics: Sequence[str]) -> tuple[str, ...]:
+    """The names; ValueError for one that is there twice."""
+    for at, name in enumerate(metrics):
+        if name in metrics[:at]:
+            raise ValueError(f"metric: {name} is named twice: give each metric once")
+    return tuple(metrics)
 
 
 def is_used(param: Param, values: Mapping[str, Any]) -> bool:

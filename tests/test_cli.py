@@ -233,6 +233,7 @@ GOLDEN = [
     ("train -s msvmav -C -c 4 d", 2, "", "margin-train: -c is not a parameter of -s msvmav, .*" + HINT),
     ("train --grid C=1,lambda=2 d", 2, "", "margin-train: C and lambda are two names .*" + HINT),
     ("train -C -v 1 d", 2, "", "margin-train: n-fold cross validation: n must >= 2 .*" + HINT),
+    ("train -C --metric auc,accuracy,auc d", 2, "", "margin-train: .* auc is named twice: give each .* once" + HINT),
     ("train -C --metric f2 d", 2, "", "margin-train: --metric f2: metric = 'f2' .*" + HINT),
     ("train --metric auc d", 2, "", "margin-train: --metric is for cross-validation: .*" + HINT),
     ("train --refit d", 2, "", "margin-train: --refit is for a search: .*" + HINT),

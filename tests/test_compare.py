@@ -456,6 +456,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             ([], 2, "the methods are missing"), (["-s", "l2svc"], 2, "the data files are missing"),
             (["-s", "l2svc", "-"], 2, "standard input is none"), (["-s", "l2svc,xs", "d.csv"], 2, "'xs' is not known"),
             (["-s", "l2svc", "--mu", "0.5", "d.csv"], 2, "--mu is a parameter of none of the methods"),
+            (["-s", "l2svc", "--metric", "auc,auc", "d.csv"], 2, "metric: auc is named twice: give each metric once"),
+            (["-s", "odm", "--grid", "odm:C=1", "--grid", "odm:mu=0", "d.csv"], 2, "in one, odm:C=1,mu=0"),
             (["-s", "l2svc", "-o", "x.txt", "d.csv"], 2, "-o x.txt: give a name that ends in"),
             (["-s", "l2svc", "-o", "d.csv", "d.csv"], 2, "are one file"),
             (["-s", "l2svc", "--outer-folds", "3", "--splits", "2", "d.csv"], 2, "--splits is of random splits"),

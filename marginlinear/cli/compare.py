@@ -209,7 +209,7 @@ class Comparing:
         if not self.specs:
             raise UsageError(f"the methods are missing: give -s METHODS, such as -s {registry.DEFAULT},l2svc")
         self.common = self._common(line)
-        self.grids = dict(_grid(text) for text in line.values(GRID))
+        self.grids = _grids(line.values(GRID))
         self.design = {param.name: line.value(param) for param in parameters.DESIGN}
         for param in (SPLITS, TRAIN_SIZE, TEST_SIZE):
             if line.given(param) and line.given(OUTER_FOLDS):
@@ -390,7 +390,7 @@ class Reproducing(Comparing):
             "published": line.value(FIGURES), "repetitions": line.value(used) if line.given(used) else None,
             "sets": names_in(line.value(SETS)) or None,
             "methods": [name for text in line.values(METHODS) for name in names_in(text)] or None,
-            "grids": dict(_grid(text) for text in line.values(GRID)), "margins": line.value(MARGINS)}
+            "grids": _grids(line.values(GRID)), "margins": line.value(MARGINS)}
         self.folder = line.value(FOLDER)
         self._settle(line, [])
 
@@ -484,11 +484,19 @@ def _specs(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _grid(text: str) -> tuple[str, str]:
-    label, colon, grid = text.partition(":")
-    if not colon or "=" not in grid or "=" in label:
-        raise UsageError(f"{GRID.flag} {text}: give METHOD:NAME=VALUES, such as odm:C=1,10")
-    return label.strip(), grid
+def _grids(texts: Sequence[str]) -> dict[str, str]:
+    """The grid of each method that has one."""
+    found: dict[str, str] = {}
+    for text in texts:
+        label, colon, grid = text.partition(":")
+        if not colon or "=" not in grid or "=" in label:
+            raise UsageError(f"{GRID.flag} {text}: give METHOD:NAME=VALUES, such as odm:C=1,10")
+        label = label.strip()
+        if label in found:
+            raise UsageError(f"{GRID.flag} {text}: another one is of {label} too: give all its values in one, "
+                             f"{label}:{found[label]},{grid}")
+        found[label] = grid
+    return found
 
 
 def _shown(value: float | None) -> str:
