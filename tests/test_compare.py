@@ -476,6 +476,9 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     both = Comparison.from_json("ab.json")
     assert capsys.readouterr().out == both.to_markdown() and list(both.sets) == ["a", "b"] and both.rope == 0.9
     assert both.trials == found["a"].trials + found["b"].trials and both.counts("accuracy", "cs")[1] == 2
+    assert margin_compare.main(["--rope", "0.9", "--json", "a.json", "b.json"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "ab.json").read_text()
+    assert margin_compare.main(["-s", "l2svc", "--json", "--dry-run", "d.csv"]) == 2
     assert margin_compare.main(["a.json", "a.json"]) == 1 and "the set a is in two" in capsys.readouterr().err
     assert margin_compare.main(["a.json", "r.json"]) == 1 and "not of the same methods" in capsys.readouterr().err
     assert margin_compare.main(["-B", "1", "a.json"]) == 2 and "-B is for a comparison" in capsys.readouterr().err

@@ -65,6 +65,7 @@ MARGINS = Param("margins", bool, False, "keep quantiles of the margins of the te
 OUTPUT = Param("output", str, None, "write the result, by the name's end as .md, .tex, .csv (a line for each trial) or "
                ".json (all there is): may be given several times", letter="o", metavar="FILE",
                brief="write the result as .md, .tex, .csv or .json")
+JSON = Param("json", bool, False, "on standard output all there is, as -o NAME.json writes it, in place of the report")
 JOURNAL = Param("journal", str, None, "write each trial down as it ends: what --resume goes on from", metavar="FILE",
                 brief="write each trial down as it ends")
 RESUME = Param("resume", str, None, "go on with the comparison of this --journal; sets, methods and splits may be "
@@ -93,7 +94,7 @@ DATA = (params.SCALE._replace(help="scale the rows, as the training part says ho
 CLUSTER = cluster.CLUSTER._replace(help="run trials on this Dask cluster, as in tcp://host:8786; local:N starts N "
                                    "processes here. The files have to be there for all workers under their names")
 SCHEDULER_FILE = cluster.SCHEDULER_FILE._replace(help=cluster.SCHEDULER_FILE.help.replace("train", "run trials"))
-WORK = (OUTPUT, JOURNAL, RESUME, DRY_RUN, THREADS, CLUSTER, SCHEDULER_FILE, options.QUIET, VERBOSE)
+WORK = (OUTPUT, JSON, JOURNAL, RESUME, DRY_RUN, THREADS, CLUSTER, SCHEDULER_FILE, options.QUIET, VERBOSE)
 # Of all methods that have them, unless a method's own text says otherwise.
 RUN = tuple(BIAS if param is params.BIAS else param for param in params.RUN
             if param not in (params.SEED, params.THREADS))
@@ -157,6 +158,9 @@ class Writing:
 
     def __init__(self, line: CommandLine) -> None:
         self.quiet, self.outputs = line.value(options.QUIET), line.values(OUTPUT)
+        self.as_json = line.value(JSON)
+        if self.as_json and line.value(DRY_RUN):
+            raise UsageError(f"{JSON.flag} prints a result, and {DRY_RUN.flag} makes none: leave out one of them")
         for path in self.outputs:
             if os.path.splitext(path)[1] not in WRITERS:
                 raise UsageError(f"-o {path}: give a name that ends in {', '.join(WRITERS)}")
@@ -170,7 +174,9 @@ class Writing:
         for path in self.outputs:
             with opening("write result", path), replacing(path) as stream:
                 stream.write(getattr(found, WRITERS[os.path.splitext(path)[1]])().encode())
-        if not self.quiet or not self.outputs:
+        if self.as_json:
+            print(found.to_json(), end="")
+        elif not self.quiet or not self.outputs:
             print(found.to_markdown(), end="")
 
 
@@ -182,7 +188,7 @@ class Reporting:
         given = {param.name: line.value(param) for param in (LEVEL, ROPE) if line.given(param)}
         self.judging = {**given, **({"certified_only": False} if line.given(KEEP) else {})}
         for param in (GRID, *PAPERS, *DESIGN, *JUDGING, *DATA, *WORK, *RUN, *params.OWN):
-            if line.given(param) and param not in (LEVEL, ROPE, KEEP, OUTPUT, options.QUIET):
+            if line.given(param) and param not in (LEVEL, ROPE, KEEP, OUTPUT, JSON, options.QUIET):
                 raise UsageError(f"{line.flag(param)} is for a comparison, of which {self.files[0]} is the result: "
                                  "leave it out, or give -s METHODS and data files")
         require_apart([("result", path) for path in self.files], [(OUTPUT.flag, path) for path in self.writing.outputs])
