@@ -140,13 +140,15 @@ def test_damaged_columns(folder, change, words):
 
 
 @pytest.mark.parametrize("text, words", [
-    ("a,label\n1,2\nx,1\n", r":3:1: column 'a': 'x' is no finite number: .*--categories.*--leave-out"),
-    ("a,label\n\n1,2\n\n,1\n", ":5:1: column 'a': the cell is empty: write a number"),
+    ("a,label\n1,2\nx,1\n", r":3:1: column 'a': 'x' is no finite number; .*--categories.*--leave-out"),
+    ("a,label\n\n1,2\n\n,1\n", ":5:1: column 'a': the cell is empty; write a number"),
     ("a,label\n1_0,2\n", "'1_0' is no finite number"), ("a,label\ninf,2\n", "'inf' is no finite number"),
-    ("a,label\n1,\n", ":2:1: column 'label': the cell is empty"), ("a,label\n1,2,3\n", ":2:1: 3 cells: 2 are needed"),
-    ("a,b\n1,2\n", "no column 'label' of labels: name one by --label; the header has a, b"), ("", ":1:1: the file is"),
-    ("a,label\n1,2\n\"3\n\n,4\n", ":3:1: not CSV"), ("a,label\n1,1\n2,nan\n", ":3:1: column 'label': 'nan' stands"),
-    ("a;label\n1;2\n", "no column 'label'"), ("a,label\n1e39,1\n2,2\n", "1e\\+39 is too large for float32"),
+    ("a,label\n1,\n", ":2:2: column 'label': the cell is empty"), ("a,label\n1,2,3\n", ":2:3: 3 cells: 2 are needed"),
+    ("a,b\n1,2\n", "no column 'label' of labels: the columns are a, b; name one by --label"), ("", ":1:1: the file is"),
+    ("a,Lable\n1,2\n", r"no column 'label' of labels \(did you mean 'Lable'\?\): "), ("a,b,a\n", ":1:3: two columns"),
+    ("a,label\n1,2\n\"3\n\n,4\n", ":3:1: not CSV"), ("a,label\n1,1\n2,nan\n", ":3:2: column 'label': 'nan' stands"),
+    ("a;label\n1;2\n", "no column 'label' .* one cell with ';' in it, a;label; write it with commas, as python -c "),
+    ("a\tlabel\n1\t2\n", r"one cell with '\\t' in it, .*; give the file a name that ends in .tsv"), ("a,label\n1e39,1\n2,2\n", "1e\\+39 is too large for float32"),
 ])
 def test_what_is_refused(folder, capsys, text, words):
     (folder / "d.csv").write_text(text)
@@ -164,7 +166,7 @@ def test_commands_refuse(folder, capsys):
     for command, words, text, status in (
             (predict_main, "few.csv m", "there is no column 'income, EUR', which the training set has", 1),
             (predict_main, "unknown.csv m", "where labels are not known, add that column with any label", 1),
-            (predict_main, "word.csv m", "'much' is no finite number: mend it, as the training set has numbers", 1),
+            (predict_main, "word.csv m", "'much' is no finite number; mend it, as the training set has numbers", 1),
             (predict_main, "--label age d.csv m", "column 'age' is a feature in the training set", 1),
             (predict_main, "d.csv of_text", "the model does not know columns by their names", 1),
             (predict_main, "--zero-based d.csv m", "--zero-based is for LIBSVM's text", 2),
@@ -175,7 +177,7 @@ def test_commands_refuse(folder, capsys):
             (train_main, "--hash-bits 3 d.csv", "--hash-bits is of no use with d.csv: it is for Parquet", 2),
             (train_main, "--categories a t", "--categories is of no use with t", 2),
             (train_main, "--label sold --categories sold d.csv", "'sold' is named twice", 1),
-            (train_main, "--label sold --leave-out no d.csv", "there is no column 'no'", 1),
+            (train_main, "--label sold --leave-out ago d.csv", "no column 'ago' (did you mean 'age'?)", 1),
             (scale_main, "d.csv", "give margin-train --scale", 1),
             (plot_main, "margins -o x.png --label sold t m", "--label is of no use with t", 2)):
         assert command(words.split()) == status, words

@@ -157,12 +157,12 @@ def label_for(label: str | None, rule: TableRule | None) -> str:
 
 def warn_of_words(unknown: Unknown) -> None:
     """Say what words are new, and so are no features."""
-    from marginlinear.data.reading import shown
+    from marginlinear.data.reading import as_written
     from marginlinear.problem import counted
 
     for column, (count, word) in unknown.items():
-        warn(f"{counted(count, 'cell')} of column {shown(column)}: words that the training set did not have "
-             f"({shown(word)} is the first) are no features")
+        warn(f"{counted(count, 'cell')} of column {as_written(column)}: words that the training set did not have "
+             f"({as_written(str(word))} is the first) are no features")
 
 
 def read_store(path: str, folder: str | None, status: StatusLine, like: str | None = None, **options: Any) -> Store:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from marginlinear import params
 from marginlinear._typing import AnyArray, Int64Array
 from marginlinear.data.arrays import CSR
-from marginlinear.data.columns import TableRule, Unknown, csr_of, note_unknown
+from marginlinear.data.columns import TableRule, Unknown, csr_of, missing, note_unknown
 from marginlinear.data.labels import labels_of, require_words
 from marginlinear.errors import DataError, needed
 from marginlinear.libsvm.reader import Progress
@@ -264,8 +264,7 @@ class Columns:
     def require(self, columns: Iterable[str]) -> None:
         for column in columns:
             if column not in self.kinds:
-                raise DataError(self.name, 0, 0, f"there is no column {column!r}: the columns are "
-                                f"{', '.join(map(repr, self.kinds))}")
+                raise missing(self.name, list(self.kinds), column, line=0)
 
     def state(self, label: str, categories: Sequence[str], leave_out: Sequence[str]) -> None:
         """Take whole numbers of some columns for words, and leave others out."""
