@@ -14,7 +14,7 @@ from marginlinear.data.columns import TextTable, csr_of, rule_of
 from marginlinear.data.label_sets import LabelSets, are_label_sets, label_sets_of
 from marginlinear.data.labels import labels_of
 from marginlinear.data.reading import separator_of, shown
-from marginlinear.data.scaling import Extremes
+from marginlinear.data.scaling import MAXABS, Extremes, advised
 from marginlinear.errors import DataError
 from marginlinear.libsvm.reader import good_blocks
 from marginlinear.problem import Summary, counted
@@ -28,8 +28,6 @@ MAX_ERRORS = P.Param("max_errors", int, 5, "lines that are wrong shown at most o
                      "[0, inf)")
 # Rows and features that a finding names; rows of arrays that are looked at together.
 NAMED, ROWS = 5, 1 << 14
-# Features whose largest values differ by this factor are not of one scale.
-UNSCALED = 100.0
 # Whole numbers are classes, or a target too where there are more of them.
 CLASSES = 20
 # The multipliers of splitmix64.
@@ -418,16 +416,17 @@ class Survey:
                 yield Finding(name, len(found), f"{counted(len(found), 'feature')} {what} "
                               f"({', '.join(map(str, some))}{', ...' if len(found) > NAMED else ''})", advice, some)
         used = np.flatnonzero(counts)
-        if len(used) > 1:
+        if len(used):
             small, large = used[largest[used].argmin()], used[largest[used].argmax()]
-            if largest[large] >= UNSCALED * largest[small]:
-                dense = 2 * values > self.rows * n_features
+            kind = advised(largest[small], largest[large], values / max(1, self.rows * n_features))
+            if kind is not None:
                 pair = [self._feature(int(at) + start) for at in (small, large)]
                 orders = np.log10(largest[large]) - np.log10(largest[small])
-                yield Finding("unscaled", len(used), f"largest values of features go from {largest[small]:g} "
-                              f"({pair[0]}) to {largest[large]:g} ({pair[1]}), {orders:.1f} orders of magnitude",
-                              f"a penalty weighs all features alike: give margin-train --scale "
-                              f"{'range' if dense else 'maxabs, which keeps zeros'}", pair)
+                apart = f"go from {largest[small]:g} ({pair[0]}) to {largest[large]:g} ({pair[1]}), {orders:.1f} orders "
+                yield Finding("unscaled", len(used), f"largest values of features {apart}of magnitude" if orders else
+                              f"largest values of features are all {largest[large]:g}",
+                              f"a penalty weighs all features alike: give margin-train --scale {kind}"
+                              f"{', which keeps zeros' if kind == MAXABS else ''}", pair)
 
     def _feature(self, place: int) -> Any:
         """A feature as the user knows it: by its name, or by its number from 1, or as the file counts."""
