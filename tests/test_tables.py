@@ -112,6 +112,27 @@ def test_models_keep_columns(folder, capsys):
     assert kernel.table == model.table and predict_main(["d.csv", "m", "out"]) == 0
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_tables_without_labels(folder, capsys, ending):
+    """They are predicted as with labels, and nothing is measured."""
+    (folder / "none.csv").write_text('town,age,"income, EUR"\nOslo,45,-3\nRom,31,1500\n')
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+        from pyarrow import csv, parquet
+
+        parquet.write_table(csv.read_csv("none.csv"), "none.parquet")
+    for words in ((), ("--kernel", "rbf", "--scale", "range"), ("-s", "l2svr")):
+        model = trained(*GIVEN, *words)
+        assert predict_main([f"none.{ending}", "m", "out"]) == 0
+        assert capsys.readouterr().out == (
+            f"none.{ending} has no column 'sold' of labels: 2 rows predicted, nothing measured\n")
+        rows = np.array([[45, -3, 0, 1, 0], [31, 1500, 1, 0, 0.0]])
+        np.testing.assert_allclose(np.loadtxt("out"), model.predict(rows))
+        assert predict_main(["--json", f"none.{ending}", "m"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["data"]["n_rows"], told["scores"], told["confusion"]) == (2, None, None)
+
+
 def test_any_names(folder):
     """Whatever stands in a header, the model has it back, on one line of ASCII."""
     (folder / "d.csv").write_text('"a\nb",é\u2028日,"{""x"": 1}",label\n1,2,3,x\n4,5,7,y\n', encoding="utf-8")
@@ -159,13 +180,15 @@ def test_what_is_refused(folder, capsys, text, words):
 def test_commands_refuse(folder, capsys):
     trained(*GIVEN)
     (folder / "few.csv").write_text("age,town,sold\n1,Rom,1\n")
-    (folder / "unknown.csv").write_text('age,town,"income, EUR"\n1,Rom,1\n')
+    (folder / "none.csv").write_text('age,town,"income, EUR"\n1,Rom,1\n')
     (folder / "word.csv").write_text('age,town,sold,"income, EUR"\n1,Rom,1,much\n')
     (folder / "t").write_text("1 1:1\n2 2:1\n")
     assert train_main(["-s", "l2svc", "-q", "t", "of_text"]) == 0
     for command, words, text, status in (
             (predict_main, "few.csv m", "there is no column 'income, EUR', which the training set has", 1),
-            (predict_main, "unknown.csv m", "where labels are not known, add that column with any label", 1),
+            (predict_main, "--label solt none.csv m", "there is no column 'solt' of labels: ", 1),
+            (predict_main, "--margins none.csv m", "none.csv has no column 'sold' of labels, of which margins are", 1),
+            (inspect_main, "m none.csv", "there is no column 'sold' of labels: ", 1),
             (predict_main, "word.csv m", "'much' is no finite number; mend it, as the training set has numbers", 1),
             (predict_main, "--label age d.csv m", "column 'age' is a feature in the training set", 1),
             (predict_main, "d.csv of_text", "the model does not know columns by their names", 1),

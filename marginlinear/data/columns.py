@@ -164,12 +164,12 @@ class TableData(LibsvmData):
     Attributes
     ----------
     table : TableRule
-        Further ones than of LibsvmData: how columns became features.
+        Further ones than of LibsvmData, whose labels may be None here: how columns became features.
     left_out : dict
         Name of a column that is no feature -> its cells, as they are.
     """
 
-    def __init__(self, parts: list[CSR], labels: AnyArray, path: str, table: TableRule,
+    def __init__(self, parts: list[CSR], labels: AnyArray | None, path: str, table: TableRule,
                  left_out: dict[str, tuple[str, ...]] | None = None, narrow: bool = False) -> None:
         data = np.concatenate([part.data for part in parts])
         indices = np.concatenate([part.indices for part in parts])
@@ -181,14 +181,14 @@ class TableData(LibsvmData):
         super().__init__(data, indices, ends, labels, table.n_features, (path, 0, 0))
         self.table, self.left_out = table, left_out or {}
 
-
     @classmethod
-    def of(cls, pairs: list[tuple[CSR, AnyArray]], path: str, table: TableRule, narrow: bool = False) -> TableData:
-        """The rows of pairs of CSR and labels."""
+    def of(cls, pairs: list[tuple[CSR, AnyArray | None]], path: str, table: TableRule,
+           narrow: bool = False) -> TableData:
+        """The rows of pairs of CSR and labels, which all have, or none."""
         if not pairs:
             raise DataError(path, 0, 0, "there are no rows")
-        return cls([part for part, _ in pairs], np.concatenate([labels for _, labels in pairs]), path, table,
-                   narrow=narrow)
+        labels = [labels for _, labels in pairs if labels is not None]
+        return cls([part for part, _ in pairs], np.concatenate(labels) if labels else None, path, table, narrow=narrow)
 
 
 class Table(NamedTuple):
@@ -262,14 +262,14 @@ def table_rows(path: str, label: str, categories: Sequence[str] = (), leave_out:
 
 
 def table_blocks(path: str, label: str, like: TableRule, *, text_labels: bool, progress: Progress | None = None,
-                 unknown: Unknown | None = None) -> Iterator[TableData]:
+                 unknown: Unknown | None = None, unlabelled: bool = False) -> Iterator[TableData]:
     """Yield the rows of a table `like` another one some at a time, in memory that does not grow with the file; what
-    cells have words that are not there is noted in `unknown`."""
-    table = TextTable(path, label, like=like)
+    cells have words that are not there is noted in `unknown`. `unlabelled` as of TextTable."""
+    table = TextTable(path, label, like=like, unlabelled=unlabelled)
     table.unknown = table.unknown if unknown is None else unknown
     with closing(table.blocks(progress)) as blocks:
         for cells in blocks:
-            labels = table.labels_of(table.labels, table.lines, text_labels)
+            labels = table.labels_of(table.labels, table.lines, text_labels) if table.labelled else None
             table.forget()
             yield TableData([table.csr(cells, like.n_features, "float64")], labels, path, like)
 
@@ -288,6 +288,8 @@ class TextTable:
     ----------
     refuse : callable, optional
         What is done with a DataError of one row, which is then left out; by default it is raised.
+    unlabelled : bool, default=False
+        Whether the column of the labels may be missing.
 
     Attributes
     ----------
@@ -296,10 +298,13 @@ class TextTable:
     left_out : dict
         Cells of the columns that are left out, so far.
     unknown : Unknown
+    labelled : bool
+        Whether the header has a column of labels, once it has been read.
     """
 
     def __init__(self, path: str, label: str, categories: Sequence[str] = (), leave_out: Sequence[str] = (),
-                 like: TableRule | None = None, refuse: Callable[[DataError], object] | None = None) -> None:
+                 like: TableRule | None = None, refuse: Callable[[DataError], object] | None = None,
+                 unlabelled: bool = False) -> None:
         if like is not None and like.hashed is not None:
             raise DataError(path, 0, 0, "the words of the columns are hashed, which is for Parquet: convert the file")
         self.path, self.label, self.categories, self.like = path, label, tuple(categories), like
@@ -311,6 +316,7 @@ class TextTable:
         self.words: dict[str, dict[str, int]] = {} if like is None else like.words()
         self.unknown: Unknown = {}
         self.places: dict[str, int] = {}
+        self.unlabelled, self.labelled = unlabelled, True
 
     @property
     def rule(self) -> TableRule:
@@ -389,11 +395,9 @@ class TextTable:
         return f"{as_written(text)} is no finite number", f"mend it, {fix}"
 
     def _header(self, cells: list[str]) -> list[str]:
-        if self.label not in checked_header(self.path, cells, ()):
-            fix = "name one by --label"
-            if self.like is not None:
-                fix += "; where labels are not known, add that column with any label of the training set"
-            raise missing(self.path, cells, self.label, " of labels", fix)
+        self.labelled = self.label in checked_header(self.path, cells, ())
+        if not (self.labelled or self.unlabelled):
+            raise missing(self.path, cells, self.label, " of labels", "name one by --label")
         header = checked_header(self.path, cells, (*self.categories, *self.left_out))
         named = (self.label, *self.categories, *self.left_out)
         twice = next((name for name in named if named.count(name) > 1), None)
@@ -429,7 +433,8 @@ class TextTable:
                     else:
                         values[at] = value
             numbers[:, j] = values
-        texts_of = {name: list(map(str.strip, cells[places[name]])) for name in (self.label, *self.words)}
+        texts_of = {name: list(map(str.strip, cells[places[name]]))
+                    for name in (*[self.label][:self.labelled], *self.words)}
         for name, found in texts_of.items():
             if "" in found:
                 for at in (at for at, text in enumerate(found) if not text):
@@ -441,7 +446,7 @@ class TextTable:
         if wrong:
             numbers = numbers[list(kept)]
             texts_of = {name: [found[at] for at in kept] for name, found in texts_of.items()}
-        self.labels += texts_of.pop(self.label)
+        self.labels += texts_of.pop(self.label, [])
         self.lines += [lines[at] for at in kept]
         for name, so_far in self.left_out.items():
             column = cells[places[name]]
