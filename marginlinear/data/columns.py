@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from marginlinear.data.arrays import CSR, as_singles, is_frame
+from marginlinear.data.arrays import CSR, as_singles, column_names, is_frame
 from marginlinear.data.reading import as_written, separator_of, shown
 from marginlinear.errors import DataError, did_you_mean
 from marginlinear.libsvm.reader import LibsvmData, Replayed, decompressed, first_bytes, opened
@@ -129,8 +129,7 @@ def rule_of(X: Any) -> TableRule | None:
     """How columns became the features of X: a file's rows, a store, or a data frame whose columns have names."""
     if not is_frame(X):
         return getattr(X, "table", None)
-    # pandas; polars; pyarrow.
-    names = list(X.columns if hasattr(type(X), "iloc") or hasattr(type(X), "get_columns") else X.schema.names)
+    names = column_names(X)
     return TableRule(None, tuple(names)) if all(type(name) is str for name in names) else None
 
 
