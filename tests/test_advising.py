@@ -36,6 +36,19 @@ def test_features(X, told):
     assert [told is not None] == [bool(notes)] and all(told in note.text for note in notes)
 
 
+@pytest.mark.parametrize("X", [
+    [[0.5, -300.0], [1.0, 0.2]], [[0.5, -1.0], [1.0, 0.2]], [[70.0], [70.0]], np.diag(np.linspace(0.02, 5, 30)),
+    np.diag(np.linspace(1, 60, 30)), np.eye(12)[:, :3] * [1, 5, 20]])
+def test_check_advises_the_same(X):
+    """Of rows in either storage."""
+    for rows in (np.array(X), sparse.csr_array(X)):
+        note = [note.text for note in advising.of_features(rows, option)]
+        found = [finding.advice for finding in ml.check(rows, np.arange(len(X)) % 2).findings
+                 if finding.name == "unscaled"]
+        assert len(note) == len(found) and all(
+            words.split("--scale ")[1].split()[0].strip(",") in note[0] for words in found)
+
+
 def test_equal_values_of_rows_stay_in_one_number(tmp_path):
     """As of binary text scaled to length 1, of which a file keeps one value a row."""
     lines = [f"{i % 2} " + " ".join(f"{j}:2.5" for j in range(1 + i, 90_000, 9_000)) for i in range(9)]

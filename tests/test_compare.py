@@ -412,10 +412,10 @@ def test_csv(tmp_path):
     other.write_text("town,age,kind\nHof,7,no\n")
     assert read_csv(str(other), "kind", like=table.rule).X.tolist() == [[7, 0, 0]]
     for text, message in [("", ":1:1: the file is empty"), ("a,a\n1,2\n", "two columns are called 'a'"),
-                          ("a,b\n1,2\n", "there is no column 'kind'"), ("a,kind\n1\n", ":2:1: 1 cells: 2 are needed"),
+                          ("a,b\n1,2\n", "there is no column 'kind'"), ("a,kind\n1\n", ":2:2: 1 cells: 2 are needed"),
                           ("a,kind\n,1\n", "the cell is empty"), ("a,kind\nx,1\n", "'x' is no finite number"),
-                          ("a,kind\n1,\n", ":2:1: column 'kind': the cell is empty"),
-                          ("a,kind\n1,2\n3,nan\n", ":3:1: column 'kind': 'nan' stands among numbers"),
+                          ("a,kind\n1,\n", ":2:2: column 'kind': the cell is empty"),
+                          ("a,kind\n1,2\n3,nan\n", ":3:2: column 'kind': 'nan' stands among numbers"),
                           ("a,kind\n", "no rows below"), ('a,kind\n"1,2\n', "not CSV")]:
         path.write_text(text)
         with pytest.raises(DataError, match=message):

@@ -143,7 +143,7 @@ def require_one_label(path: str, options: Mapping[str, Any]) -> None:
 
 def require_numbers(path: str, label: str, labels: Any, model: Model | None) -> None:
     """DataError for words where a regression is to be measured."""
-    if model is not None and model.classes is None and labels.dtype.kind == "U":
+    if model is not None and model.classes is None and labels is not None and labels.dtype.kind == "U":
         raise DataError(path, 0, 0, f"column {label!r} holds words, and the model is a regression: name a column of "
                         "numbers by --label")
 
@@ -157,12 +157,12 @@ def label_for(label: str | None, rule: TableRule | None) -> str:
 
 def warn_of_words(unknown: Unknown) -> None:
     """Say what words are new, and so are no features."""
-    from marginlinear.data.reading import shown
+    from marginlinear.data.reading import as_written
     from marginlinear.problem import counted
 
     for column, (count, word) in unknown.items():
-        warn(f"{counted(count, 'cell')} of column {shown(column)}: words that the training set did not have "
-             f"({shown(word)} is the first) are no features")
+        warn(f"{counted(count, 'cell')} of column {as_written(column)}: words that the training set did not have "
+             f"({as_written(str(word))} is the first) are no features")
 
 
 def read_store(path: str, folder: str | None, status: StatusLine, like: str | None = None, **options: Any) -> Store:
@@ -190,7 +190,8 @@ def read_store(path: str, folder: str | None, status: StatusLine, like: str | No
 def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None = None, like: str | None = None,
                 label: str | None = None, **options: Any) -> Iterator[Any]:
     """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done. The same of a store,
-    and of a table by the rule of `model`, or of the store `like`."""
+    and of a table by the rule of `model`, or of the store `like`: its labels are None where the column that the
+    training set had for them is missing."""
     progress = progress_of(what, status)
     if is_store(path):
         yield from read_data(path, status).parts()
@@ -205,16 +206,17 @@ def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None
 
     rule, unknown = rule_for(path, model, like), Unknown()
     require_one_label(path, options)
+    unlabelled = label is None
     label = label_for(label, rule)
     with opening("open input file", path):
         if not is_parquet(path):
             yield from table_blocks(path, label, rule, text_labels=bool(options.get("text_labels")), progress=progress,
-                                    unknown=unknown)
+                                    unknown=unknown, unlabelled=unlabelled)
         else:
             from marginlinear.store.arrow import encoded
 
             pairs, _ = encoded(path, {"label": label}, rule, "float64", options.get("threads") or default_threads(),
-                               progress, unknown=unknown)
+                               progress, unknown=unknown, unlabelled=unlabelled)
             for pair in pairs:
                 require_numbers(path, label, pair[1], model)
                 yield TableData.of([pair], path, rule)

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from marginlinear._core.rows import OrderError, Rows
 from marginlinear._typing import AnyArray, FloatArray, IntArray, RealArray
+from marginlinear.errors import RowError
 
 # What `held` returns: a dense array, a CSR, or a Pager, whose rows are on disk.
 HeldRows: TypeAlias = Any
@@ -172,16 +173,36 @@ def dense_table(X: Any) -> AnyArray:
 
 
 def of_columns(X: Any) -> AnyArray:
-    """A data frame as an array; ValueError names a column that does not hold numbers."""
+    """A data frame as an array; ValueError names a column that does not hold numbers, or one that is not finite."""
+    dense = numbers_in(X)
+    if dense.dtype.kind == "f":
+        with np.errstate(invalid="ignore", over="ignore"):
+            looked = np.isfinite(dense.sum())
+        # A sum of finite numbers may not be.
+        if not looked and not (there := np.isfinite(dense)).all():
+            row, j = np.argwhere(~there)[0].tolist()
+            name = repr(column_names(X)[j]).replace("{", "{{").replace("}", "}}")
+            raise RowError(row, f"X: row {{row}}, column {name} is {dense[row, j]}: values must be finite: fill in what "
+                           "is missing, or leave the row or the column out")
+    return dense
+
+
+def column_names(X: Any) -> list[Any]:
+    """Those of a data frame of pandas or polars, or of pyarrow's table."""
+    return list(X.columns if hasattr(type(X), "iloc") or hasattr(type(X), "get_columns") else X.schema.names)
+
+
+def numbers_in(X: Any) -> AnyArray:
+    """The numbers of a data frame."""
     if hasattr(type(X), "iloc"):
-        if len(types := set(X.dtypes)) == 1 and isinstance(types.pop(), np.dtype):
+        if len(types := set(X.dtypes)) == 1 and isinstance(kind := types.pop(), np.dtype) and kind.kind in "biuf":
             # pandas has columns of one of NumPy's types as one array.
             return array_of(X, "X")
-        columns = [(name, X.iloc[:, j]) for j, name in enumerate(X.columns)]
+        columns = [(name, X.iloc[:, j]) for j, name in enumerate(column_names(X))]
     elif hasattr(type(X), "get_columns"):
         columns = [(column.name, column) for column in X.get_columns()]
     else:
-        columns = list(zip(X.schema.names, X.columns, strict=True))
+        columns = list(zip(column_names(X), X.columns, strict=True))
     arrays = [numbers_of(name, column) for name, column in columns]
     types = {array.dtype for array in arrays}
     dense = np.empty((len(X), len(arrays)), dtype=types.pop() if len(types) == 1 else np.float64)
@@ -198,7 +219,8 @@ def numbers_of(name: object, column: Any) -> AnyArray:
         column = column.to_numpy(dtype=np.float64, na_value=np.nan)
     found = array_of(column, f"X: column {name!r}")
     if found.dtype.kind not in "biuf":
-        raise ValueError(f"X: column {name!r} holds {dtype or found.dtype}: numbers are needed")
+        raise ValueError(f"X: column {name!r} holds {dtype or found.dtype}: numbers are needed: convert it, words to a "
+                         "column of 0 and 1 each, as pandas.get_dummies does, or leave it out")
     return found
 
 
