@@ -163,6 +163,21 @@ def test_label_noise_is_of_training_rows():
         compare({"a": (X, X[:, 0])}, ["l2svr"], label_noise=0.1)
 
 
+def test_the_rarest_class_is_thinned_in_training_parts():
+    y = np.repeat([0, 1, 2], [60, 30, 10])
+    design = Design(rare=0.05, seed=3)
+    stay = design.thinned("a", y, 4)
+    assert np.array_equal(np.bincount(y[stay]), [60, 30, 5])
+    assert np.array_equal(stay, design.thinned("a", y, 4)) and not np.array_equal(stay, design.thinned("a", y, 5))
+    assert np.array_equal(np.bincount(y[Design(rare=0.5).thinned("a", y, 0)]), [60, 30, 10])
+    assert np.array_equal(np.bincount(y[Design(rare=1e-6).thinned("a", y, 0)]), [60, 30, 1])
+    data = np.repeat(np.eye(2), 50, axis=0), np.repeat([0, 1], 50)
+    found = compare({"a": data}, ["l2svc;C=1"], rare=0.2, **FEW)
+    assert all((trial["train"], trial["test"]) == (31, 50) for trial in found.trials)
+    with pytest.raises(ValueError, match=r"rare = 0\.1 is for classes"):
+        compare({"a": (X, X[:, 0])}, ["l2svr"], rare=0.1)
+
+
 def test_measures_by_hand():
     chances = np.array([[0.5, 0.5], [0.25, 0.75], [0, 1.0]])
     found = Predictions(np.array([0, 1, 0]), np.array([0, 1, 1]), np.array([-1.0, 1, 2]), chances)

@@ -1,5 +1,7 @@
 """The papers' tables as presets: what they name is there, and one is made, twice with the same bits."""
 
+import csv
+import lzma
 import sys
 from pathlib import Path
 
@@ -169,7 +171,7 @@ def test_the_command(capfd):
 
 def test_pictures(tmp_path):
     pytest.importorskip("matplotlib")
-    from tools.figures import curves
+    from tools.figures import curves, means_of
     from tools.figures import main as draw
 
     rng = np.random.default_rng(0)
@@ -182,6 +184,13 @@ def test_pictures(tmp_path):
     (tmp_path / "other.json").write_text(result.to_json().replace("some-", "some"))
     assert draw(["classes", str(tmp_path / "other.json"), str(tmp_path / "x.svg")]) == 1
     assert draw(["classes", str(tmp_path / "none.json"), str(tmp_path / "x.svg")]) == 1
+    with lzma.open(tmp_path / "part.csv.xz", "wt", encoding="utf-8", newline="") as stream:
+        stream.write(result.to_csv())
+    out = tmp_path / "ranks.svg"
+    assert draw(["ranks", str(tmp_path / "part.csv.xz"), str(out), "--metric", "accuracy,brier"]) == 0
+    assert "critical difference" in out.read_text()
+    methods, means = means_of(list(csv.DictReader(result.to_csv().splitlines())), "accuracy")
+    assert methods == ["cs", "l2svc"] and means.tolist() == list(result.shared_means("accuracy", methods).values())
     from matplotlib import pyplot
 
     # Each curve goes through the best point of its grid.

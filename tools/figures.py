@@ -5,6 +5,11 @@
                                                      number of classes, of sets whose names end in -2, -3, ...
     tools/figures.py seconds RESULT.json OUT.svg     seconds of a fit on all of a training part, by set and method
 
+of parts of the study, from the .csv.xz that tools/study.py wrote,
+
+    tools/figures.py ranks PART.csv.xz ... OUT.svg   mean ranks and critical differences, a row of diagrams
+                                                     for each part: those of --metric that it has
+
 or from a data file in LIBSVM's format,
 
     tools/figures.py curves DATA OUT.svg             accuracy of 5-fold cross-validation along lambda1, lambda2 and C of
@@ -16,13 +21,19 @@ accuracy along one parameter, from a table of margin-train -C --grid.
 """
 
 import argparse
+import csv
+import lzma
+import math
 import sys
+from pathlib import Path
 
 import numpy as np
 
 from marginlinear import load_libsvm, registry, search
 from marginlinear.compare import Comparison
-from marginlinear.plotting import style
+from marginlinear.compare.measures import ERRORS, TITLES
+from marginlinear.compare.statistics import friedman
+from marginlinear.plotting import CriticalDifferenceDisplay, style
 from marginlinear.selection.grid import check_grid
 
 # Quantiles that the curves of margins are of, as parts of the test rows.
@@ -76,6 +87,39 @@ def seconds(found, pyplot):
     return figure
 
 
+def ranks(paths, metrics, pyplot):
+    """A figure of critical differences: parts below each other, metrics side by side."""
+    figure, axes = pyplot.subplots(len(paths), len(metrics), figsize=(6.4 * len(metrics), 3.2 * len(paths)),
+                                   squeeze=False, layout="constrained")
+    for path, row in zip(paths, axes, strict=True):
+        with lzma.open(path, "rt", encoding="utf-8", newline="") as stream:
+            trials = list(csv.DictReader(stream))
+        for metric, ax in zip(metrics, row, strict=True):
+            if metric not in trials[0]:
+                ax.set_axis_off()
+                continue
+            methods, means = means_of(trials, metric)
+            found = friedman((-1 if metric in ERRORS else 1) * means)
+            part = Path(path).name.partition(".")[0]
+            title = f"{part}: {TITLES[metric]}, {found.sets} sets, Friedman p = {found.p:.2g}"
+            CriticalDifferenceDisplay(methods, found.ranks, found.critical, title=title).plot(ax)
+    return figure
+
+
+def means_of(trials, metric):
+    """(methods, their means on each set that all have): over the splits on which all of them count."""
+    methods, scores = list(dict.fromkeys(trial["method"] for trial in trials)), {}
+    for trial in trials:
+        if trial["certified"] == "True" and trial[metric]:
+            splits = scores.setdefault(trial["set"], {})
+            splits.setdefault(trial["split"], {})[trial["method"]] = float(trial[metric])
+    shared = [[list(map(of.get, methods)) for of in splits.values() if len(of) == len(methods)]
+              for splits in scores.values()]
+    # Exact sums, as those of a Comparison: means that are the same tie.
+    return methods, np.array([[math.fsum(column) / len(some) for column in zip(*some, strict=True)]
+                              for some in shared if some])
+
+
 def curves(path, pyplot, grids=None):
     """A figure of accuracy along each parameter of the papers' grids; `grids`: method -> a grid in place of these."""
     X, y = load_libsvm(path)
@@ -106,10 +150,13 @@ def word(name):
 def main(argv=None):
     p = argparse.ArgumentParser(prog="figures.py", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("kind", choices=("classes", "seconds", "curves"))
-    p.add_argument("result", metavar="RESULT.json or DATA")
+    p.add_argument("kind", choices=("classes", "seconds", "ranks", "curves"))
+    p.add_argument("results", nargs="+", metavar="RESULT.json, PART.csv.xz or DATA")
     p.add_argument("out")
+    p.add_argument("--metric", default="accuracy", help="of ranks: metrics, with commas between (default: accuracy)")
     args = p.parse_args(argv)
+    if args.kind != "ranks" and len(args.results) > 1:
+        p.error(f"{args.kind} draws one result")
     import matplotlib
 
     matplotlib.use("agg")
@@ -117,8 +164,13 @@ def main(argv=None):
 
     try:
         with style():
-            figure = curves(args.result, pyplot) if args.kind == "curves" else {
-                "classes": classes, "seconds": seconds}[args.kind](Comparison.from_json(args.result), pyplot)
+            if args.kind == "ranks":
+                figure = ranks(args.results, args.metric.split(","), pyplot)
+            elif args.kind == "curves":
+                figure = curves(args.results[0], pyplot)
+            else:
+                draw = {"classes": classes, "seconds": seconds}[args.kind]
+                figure = draw(Comparison.from_json(args.results[0]), pyplot)
             figure.savefig(args.out, metadata={"Date": None} if args.out.endswith(".svg") else None)
     except (OSError, ValueError) as error:
         print(f"figures: error: {error}", file=sys.stderr)

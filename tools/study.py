@@ -11,12 +11,16 @@ interrupted one goes on from its journal.
 from __future__ import annotations
 
 import argparse
+import csv
 import lzma
 import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+import marginlinear as ml
 from marginlinear.cli import compare
 from marginlinear.params import C
 
@@ -58,6 +62,7 @@ class Part(NamedTuple):
 
 
 GRID = C.grid
+SLICE, SLICES = "slice", 10  # the column of a row's place along the first principal component
 ODM = fixed("odm", mu="0 0.2 0.5 0.8", theta="0 0.2 0.5")
 MCODM = fixed("mcodm", mu="0 0.2 0.5 0.8", theta="0 0.2 0.5")
 LAMBDAS = [*fixed("ldm", lambda1="0 0.01mC 0.1mC 1mC", lambda2="0 0.1mC 1mC"), f"stands=ldm;defaults;C={GRID}"]
@@ -88,19 +93,42 @@ PARTS = {
                                                               str(part)]) for part in (0.1, 0.2)},
     **{f"few-{100 * part:.0f}": Part(LARGE, FEW, [*HALF, *SCORES, "--folds", "3", "--train-size", str(part)])
        for part in (0.01, 0.05)},
+    "rare-5": Part(SMALL, [*FEW, "msvmav"], [*HALF, "--metric", "balanced,accuracy,auc,log_loss,brier,aurc",
+                                             "--rare", "0.05"]),
+    "shifted": Part(SMALL, [*FEW, "odm-convex=odm;mu=0", "msvmav"], [*HALF, *SCORES, "--groups", SLICE]),
     "rbf": Part(SMALL, KERNEL, [*HALF, "--kernel", "rbf", "--train-size", "0.5", *SCORES[:1], "accuracy,balanced,auc"]),
     "given": Part(GIVEN, TEXT, ["--given-test", "--scale", "maxabs", *SCORES_OF_CLASSES[:1], "accuracy,aurc"]),
 }
+
+
+def sliced(path: Path, folder: Path) -> Path:
+    """A CSV of the set's rows, each with its slice: tenths of the rows along the first principal component, of features
+    scaled to [0, 1]. Parts that share no slice are samples of shifted distributions."""
+    X, y = ml.load_libsvm(path)
+    X = X.toarray()
+    spread = np.ptp(X, axis=0)
+    scaled = X / np.where(spread > 0, spread, 1)
+    along = np.linalg.svd(scaled - scaled.mean(axis=0), full_matrices=False)[0][:, 0]
+    places = np.argsort(np.argsort(along, kind="stable"), kind="stable") * SLICES // len(along)
+    table = folder / f"{path.name}.csv"
+    with open(table, "w", encoding="ascii", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["label", SLICE, *(f"x{j}" for j in range(X.shape[1]))])
+        rows.writerows([label, f"s{place}", *row] for label, place, row in zip(y, places, X.tolist(), strict=True))
+    return table
 
 
 def run(name: str, args: argparse.Namespace) -> int:
     """One part."""
     part, journal = PARTS[name], args.journals / f"{name}.jsonl"
     table = args.output / f"{name}.csv"
+    sets = [args.data / one for one in part.sets]
+    if SLICE in part.options:
+        sets = [sliced(path, args.journals) for path in sets]
     words = [word for method in part.methods for word in ("-s", method)]
     words += [*part.options, "--splits", str(args.splits), "--threads", str(args.threads), "-q",
               "--resume" if journal.exists() else "--journal", str(journal), "-o", str(args.output / f"{name}.md"),
-              "-o", str(table), *(str(args.data / one) for one in part.sets)]
+              "-o", str(table), *map(str, sets)]
     if "--given-test" in part.options:
         at = words.index("--splits")
         del words[at:at + 2]

@@ -23,6 +23,7 @@ from marginlinear.compare.parameters import (
     LABEL_NOISE,
     LEVEL,
     OUTER_FOLDS,
+    RARE,
     REPEATS,
     ROPE,
     SEED,
@@ -33,7 +34,7 @@ from marginlinear.compare.parameters import (
 )
 from marginlinear.compare.protocols import get
 from marginlinear.compare.specs import parse_spec
-from marginlinear.data.reading import PACKED, SEPARATORS
+from marginlinear.data.reading import PACKED, SEPARATORS, separator_of
 from marginlinear.options import CommandLine, UsageError
 from marginlinear.params import Param
 
@@ -83,7 +84,7 @@ FIGURES = Param("published", str, "docs/evidence/papers", "of --protocol: the fo
                 metavar="DIR")
 
 PAPERS = (PROTOCOL, FOLDER, SETS, FIGURES)
-DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, GIVEN, GROUPS, LABEL_NOISE, FOLDS, SEED)
+DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, GIVEN, GROUPS, LABEL_NOISE, RARE, FOLDS, SEED)
 JUDGING = (METRIC, SELECT, LEVEL, ROPE, KEEP, MARGINS)
 TABLE = (params.LABEL._replace(help="of CSV and TSV: the column of the labels"),
          params.CATEGORIES._replace(help="of CSV and TSV: columns of words, with commas between; each becomes a "
@@ -270,8 +271,8 @@ class Comparing:
             raise UsageError("the data files are missing")
         if "-" in files:
             raise UsageError("a set has the name of its file, and is read again: standard input is none")
-        if self.reading["groups"] and len(files) > 1:
-            raise UsageError(f"{GROUPS.flag} is of one data file: give one")
+        if self.reading["groups"] and len(files) > 1 and not all(map(separator_of, files)):
+            raise UsageError(f"{GROUPS.flag} is of one data file, or a column of several CSV files: give one")
         if not self.given:
             return list(files)
         # A shell's pattern names the test parts too.

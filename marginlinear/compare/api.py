@@ -30,10 +30,10 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
             train_size: float = D.TRAIN_SIZE.default, test_size: float | None = None,
             outer_folds: Integer | None = None, repeats: Integer = D.REPEATS.default, folds: Integer = D.FOLDS.default,
             metric: str | Sequence[str] | None = None, select: str | None = None, scale: Scale | None = None,
-            label_noise: float = D.LABEL_NOISE.default, seed: Integer = D.SEED.default,
-            threads: Integer | None = None, level: float = D.LEVEL.default, rope: float = D.ROPE.default,
-            certified_only: bool = True, margins: bool = False, journal: PathLike | None = None,
-            resume: PathLike | None = None,
+            label_noise: float = D.LABEL_NOISE.default, rare: float | None = D.RARE.default,
+            seed: Integer = D.SEED.default, threads: Integer | None = None, level: float = D.LEVEL.default,
+            rope: float = D.ROPE.default, certified_only: bool = True, margins: bool = False,
+            journal: PathLike | None = None, resume: PathLike | None = None,
             executor: Executor | None = None, progress: Callable[[Trial, int, int], object] | None = None,
             grids: Mapping[str, str] | None = None, **common: Any) -> Comparison:
     """Compare methods on sets: on repeated splits, with parameters chosen inside each training part, by tests that know
@@ -63,6 +63,9 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
         Learned on each training part.
     label_noise : float
         Part of each training part's rows, in [0, 1), that get another class's label at random. Test rows keep theirs.
+    rare : float, optional
+        Part of each training part's rows, in (0, 1), that may be of its rarest class: others of that class, at random,
+        are left out. Test rows stay. Default: all rows.
     seed, threads : int
         The result does not depend on threads.
     level, rope : float
@@ -100,8 +103,8 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
     P.check_flag("certified_only", certified_only)
     given = _prepared(sets, methods, {
         "splits": splits, "train_size": train_size, "test_size": test_size, "outer_folds": outer_folds,
-        "repeats": repeats, "folds": folds, "seed": seed, "label_noise": label_noise}, metric, select, scale, margins,
-        journal, resume, threads, grids, common)
+        "repeats": repeats, "folds": folds, "seed": seed, "label_noise": label_noise, "rare": rare}, metric,
+        select, scale, margins, journal, resume, threads, grids, common)
     plan, sources, contestants, kept, threads = given
     with nullcontext() if kept is None else kept.opened(fresh=resume is None):
         found = run(plan, sources, contestants, given.known, threads, kept, executor,
@@ -187,9 +190,9 @@ def plan_of(contestants: Sequence[Contestant], design: Design, metric: str | Seq
     regression = regression_of(contestants)
     if margins and regression:
         raise ValueError("margins = True is for classes: numbers have none")
-    if regression and design.label_noise > 0:
-        raise ValueError(f"label_noise = {design.label_noise:g} is for classes, these methods learn numbers: leave it "
-                         "out")
+    for param, given in ((D.LABEL_NOISE, design.label_noise or None), (D.RARE, design.rare)):
+        if regression and given is not None:
+            raise ValueError(f"{param.name} = {given:g} is for classes, these methods learn numbers: leave it out")
     names = metrics_of(() if metric is None else (metric,) if isinstance(metric, str) else tuple(metric), regression)
     return Plan(design, names, select_of(select, names, regression), None if scale is None else P.SCALE.check(scale),
                 regression, margins)

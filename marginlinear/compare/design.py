@@ -48,6 +48,8 @@ class Design(NamedTuple):
     seed : int
     label_noise : float
         The part of the training rows that get the label of another class.
+    rare : float or None
+        The part of the training rows that may be of their rarest class.
     """
 
     splits: int = D.SPLITS.default
@@ -58,6 +60,7 @@ class Design(NamedTuple):
     folds: int = D.FOLDS.default
     seed: int = D.SEED.default
     label_noise: float = D.LABEL_NOISE.default
+    rare: float | None = D.RARE.default
 
     def count(self, given: bool) -> int:
         """Splits of a set; `given`: it came with a test part."""
@@ -79,6 +82,8 @@ class Design(NamedTuple):
             how += f", but {given} sets came with a test part"
         if self.label_noise > 0:
             how += f", {self.label_noise:g} of the training labels replaced by another class's"
+        if self.rare is not None:
+            how += f", the rarest class thinned to {self.rare:g} of the training rows"
         return f"{how}; parameters by {self.folds}-fold cross-validation inside each training part; seed {self.seed}"
 
     def split(self, name: str, y: AnyArray, number: int, groups: AnyArray | None = None,
@@ -131,6 +136,18 @@ class Design(NamedTuple):
         found = y.copy()
         found[wrong] = (y[wrong] + rng.integers(1, k, len(wrong))) % k
         return found
+
+    def thinned(self, name: str, y: IntArray, number: int) -> IntpArray:
+        """The rows that stay of the training rows of a split, whose classes are y, where the rarest class has its
+        part of `rare`."""
+        counts = np.bincount(y)
+        rarest = int(np.where(counts > 0, counts, len(y)).argmin())
+        of_class, others = np.flatnonzero(y == rarest), np.flatnonzero(y != rarest)
+        assert self.rare is not None
+        # r/(r + others) = rare; a class of which no row is left would be another problem.
+        stay = max(1, round(self.rare * len(others) / (1 - self.rare)))
+        rng = np.random.default_rng([*self._seed(name, number), 4])
+        return np.sort(np.append(others, rng.permutation(of_class)[:stay]))
 
     def _seed(self, name: str, number: int) -> list[int]:
         return [self.seed, zlib.crc32(name.encode()), number]

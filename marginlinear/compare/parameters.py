@@ -15,10 +15,12 @@ OUTER_FOLDS = Param("outer_folds", int, None, "in place of random splits: each o
 REPEATS = Param("repeats", int, 1, "how many times the rows are cut into outer folds", "[1, 1000]")
 LABEL_NOISE = Param("label_noise", float, 0.0, "part of each training part's rows that get another class's label, at "
                     "random; test rows keep theirs", "[0, 1)")
+RARE = Param("rare", float, None, "part of each training part's rows that may be of its rarest class: others of it, at "
+             "random, are left out; test rows stay (default: all)", "(0, 1)")
 FOLDS = params.FOLDS._replace(help="folds inside a training part, by which parameters are chosen")
 SEED = params.SEED._replace(help="seed of splits, folds and fits")
 # How sets are split, and parameters chosen.
-DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, FOLDS, SEED, LABEL_NOISE)
+DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, FOLDS, SEED, LABEL_NOISE, RARE)
 LEVEL = Param("level", float, 0.05, "how often a test may find a difference that is not there", "(0, 1)")
 ROPE = Param("rope", float, 0.01, "differences of at most this size are no practical ones: of a score as it is, of an "
              "error as a part of the first method's", "[0, inf)")

@@ -21,6 +21,7 @@ from marginlinear import params as P
 from marginlinear.compare.contestants import Task, best_of
 from marginlinear.compare.design import bootstrap_rows
 from marginlinear.compare.measures import Predictions, measure
+from marginlinear.data.arrays import select_rows
 from marginlinear.data.scaling import learned
 from marginlinear.threads import default_threads, in_order
 
@@ -246,6 +247,9 @@ def trial_of(plan: Plan, data: Dataset, method: Contestant, split: int, threads:
                     "seconds": {"select": 0.0, "fit": 0.0, "predict": 0.0}, "reason": None, "replicates": {}}
     try:
         X, y, X_test, y_test, groups = parts_of(plan, data, split)
+        if plan.design.rare is not None:
+            stay = plan.design.thinned(data.name, y, split)
+            X, y, groups = select_rows(X, stay), y[stay], None if groups is None else groups[stay]
         if plan.design.label_noise > 0:
             assert data.classes is not None
             y = plan.design.noisy(data.name, y, split, len(data.classes))

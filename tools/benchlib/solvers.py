@@ -12,6 +12,7 @@ sum of the weights' absolute values.
 """
 
 import os
+import shlex
 from typing import NamedTuple
 
 from .measure import Comparison, Skip
@@ -44,6 +45,14 @@ class Fit(NamedTuple):
         return "LIBLINEAR" if self.numbers else "scikit-learn"
 
 
+def processes():
+    for name in ("news20bin", "imdb", "amazon-reviews"):
+        for C in (1, 100):
+            yield Fit("logistic-process", name, "logistic", (7,), C)
+    for name in ("imdb", "news20bin", "a9a"):
+        yield Fit("oneclass-process", name, "oneclass", (21,))
+
+
 def fits():
     for name in ("news20bin", "imdb", "amazon-reviews"):
         for C in (1, 100):
@@ -73,38 +82,95 @@ def fits():
             yield Fit("softmax", name, "softmax", (), C)
 
 
-def fit(bench, case, goal):
-    train, _ = bench.files(case.name)
-    bench.need(bench.versions["marginlinear"], f"marginlinear in {bench.args.python}")
-    package = "liblinear-official" if case.numbers else "scikit-learn"
-    peer = bench.peers(package, f"pip install {package}")
-    out = Comparison(case.title)
+def above(objective):
+    return objective + EXCESS * abs(objective)
 
-    def ours(tol, weights=os.devnull):
-        return bench.library(bench.args.python, "solver", "ours", str(train), case.method, None, case.C, tol, weights)
 
-    def theirs(number, tol, weights=os.devnull, who="liblinear" if case.numbers else "sklearn"):
-        return bench.library(peer, "solver", who, str(train), case.method, number, case.C, tol, weights)
+class Sides:
+    """Both sides' library calls on one set. `weights`: the file for what a fit has found."""
 
-    def objective(weights):
-        return bench.library(bench.args.python, "objective", str(train), case.method, case.C, weights)()
+    def __init__(self, bench, case):
+        self.bench, self.case = bench, case
+        self.train = str(bench.files(case.name)[0])
+        bench.need(bench.versions["marginlinear"], f"marginlinear in {bench.args.python}")
+        package = "liblinear-official" if case.numbers else "scikit-learn"
+        self.peer = bench.peers(package, f"pip install {package}")
+        self.who = "liblinear" if case.numbers else "sklearn"
+        self.weights = str(bench.scratch / "weights.npy")
 
-    if case.method == "ww":
-        tol, asked = 1e-2, {4: 0.1}
-    else:
-        bench.progress(f"{case.title}: optimum")
-        best, weights = ours(SURE)()["objective"], str(bench.scratch / "weights.npy")
-        found = {number: tolerance(lambda e, n=number: theirs(n, e, weights)(), lambda: objective(weights), best)
-                 for number in case.numbers or (None,)}
+    def ours(self, tol):
+        return self._solver(self.bench.args.python, "ours", None, tol, os.devnull)
+
+    def theirs(self, number, tol, weights=os.devnull, who=None):
+        return self._solver(self.peer, who or self.who, number, tol, weights)
+
+    def _solver(self, python, who, number, tol, weights):
+        return self.bench.library(python, "solver", who, self.train, self.case.method, number, self.case.C, tol,
+                                  weights)
+
+    def reached(self, number, best, who=None):
+        """{tol, seconds, objective} of theirs: the loosest tolerance that is near enough to the optimum, or the last
+        one."""
+        for tol in THEIRS:
+            seconds = self.theirs(number, tol, self.weights, who)()["seconds"]
+            value = self.bench.library(self.bench.args.python, "objective", self.train, self.case.method, self.case.C,
+                                       self.weights)()
+            if value <= above(best) or seconds > PATIENCE:
+                break
+        return {"tol": tol, "seconds": seconds, "objective": value}
+
+    def tolerances(self, out):
+        """(LIBLINEAR's number, its tolerance, ours, the optimum), by the rules above."""
+        case = self.case
+        if case.method == "ww":
+            return 4, 0.1, 1e-2, None
+        self.bench.progress(f"{case.title}: optimum")
+        best = self.ours(SURE)()["objective"]
+        found = {number: self.reached(number, best) for number in case.numbers or (None,)}
         number = min(found, key=lambda n: (found[n]["objective"] > above(best), found[n]["seconds"]))
-        asked = {number: found[number]["tol"]}
         limit = above(max(best, found[number]["objective"]))
-        tol = next((e for e in OURS if ours(e)()["objective"] <= limit), SURE)
         if found[number]["objective"] > above(best):
             excess = abs(found[number]["objective"] / best - 1)
             out.notes.append(f"{case.title}: {case.peer} ended {excess:.2g} above the optimum.")
-    (number, theirs_tol), = asked.items()
-    contestants = {case.peer: theirs(number, theirs_tol), "marginlinear": ours(tol)}
+        tol = next((e for e in OURS if self.ours(e)()["objective"] <= limit), SURE)
+        return number, found[number]["tol"], tol, best
+
+
+# -s 21 is in no program of Debian's, and PyPI's package has none: its users write such a script.
+SCRIPT = ("import sys; from liblinear.liblinearutil import problem, save_model, svm_read_problem, train; "
+          "y, X = svm_read_problem(sys.argv[1], return_scipy=True); "
+          "save_model(sys.argv[2], train(problem(y, X), sys.argv[3]))")
+
+
+def process(bench, case, goal):
+    """Whole processes, from file to model, at the tolerances of the fits."""
+    sides, out = Sides(bench, case), Comparison(case.title)
+    number, theirs_tol, tol, _ = sides.tolerances(out)
+    bench.need(bench.train and bench.peer_train, "margin-train and liblinear-train")
+    models = [str(bench.scratch / f"{name}.model") for name in ("theirs", "ours")]
+    cost = ["-c", f"{case.C:g}"] if number != 21 else []
+    options = ["-s", str(number), "-e", f"{theirs_tol:g}", *cost, "-q"]
+    theirs = [bench.peer_train, *options, sides.train, models[0]]
+    if number == 21:
+        theirs = [sides.peer, "-c", SCRIPT, sides.train, models[0], " ".join(options)]
+    ours = [bench.train, "-q", "-s", case.method, "-e", f"{tol:g}", *cost, "--threads", "1", sides.train, models[1]]
+    commands = {case.peer: theirs, "marginlinear": ours}
+    results, failed = bench.rounds(out.title, {name: bench.whole(command) for name, command in commands.items()},
+                                   long=bench.args.long)
+    if failed:
+        raise Skip("; ".join(failed.values()))
+    for label, got in results.items():
+        out.add(label, shlex.join(commands[label]), got)
+    place = {"line": case.line, "data": case.name, "method": case.method, "C": case.C, "threads": 1}
+    out.ratio(f"time, marginlinear / {case.peer}", results["marginlinear"], results[case.peer], "at most", goal,
+              "seconds", place)
+    bench.finish(out)
+
+
+def fit(bench, case, goal):
+    sides, out = Sides(bench, case), Comparison(case.title)
+    number, theirs_tol, tol, best = sides.tolerances(out)
+    contestants = {case.peer: sides.theirs(number, theirs_tol), "marginlinear": sides.ours(tol)}
     commands = {case.peer: f"train(problem, '-s {number} -c {case.C:g} -e {theirs_tol:g}')" if case.numbers else
                 f"LogisticRegression(C={case.C:g}, tol={theirs_tol:g}, fit_intercept=False).fit(X, y)",
                 "marginlinear": f"marginlinear.train(X, y, solver={case.method!r}, C={case.C:g}, tol={tol:g})"}
@@ -113,14 +179,14 @@ def fit(bench, case, goal):
         bench.progress(f"{case.title}: {name}")
         try:
             bench.peers(name, f"pip install {name}")
-            reached = tolerance(lambda e, name=name: theirs(None, e, weights, name)(), lambda: objective(weights), best)
+            reached = sides.reached(None, best, name)
         except Skip as error:
             bench.skip(f"{case.title}, {name}", str(error))
             continue
         if reached["objective"] > above(best):
             excess = abs(reached["objective"] / best - 1)
             out.notes.append(f"{case.title}: {name} ended {excess:.2g} above the optimum.")
-        contestants[name] = theirs(None, reached["tol"], who=name)
+        contestants[name] = sides.theirs(None, reached["tol"], who=name)
         commands[name] = command.format(C=case.C, tol=reached["tol"])
     results, failed = bench.rounds(out.title, contestants, long=bench.args.long)
     for name in failed.keys() & packages.keys():
@@ -138,17 +204,3 @@ def fit(bench, case, goal):
             out.ratio(f"CPU time, marginlinear / {name}", results["marginlinear"], results[name], key="cpu",
                       place={**place, "line": "packages", "method": f"{case.method}, to {name}"})
     bench.finish(out)
-
-
-def above(objective):
-    return objective + EXCESS * abs(objective)
-
-
-def tolerance(solve, objective, best):
-    """{tol, seconds, objective} of the loosest tolerance that is near enough to the optimum, or of the last one."""
-    for tol in THEIRS:
-        seconds = solve(tol)["seconds"]
-        value = objective()
-        if value <= above(best) or seconds > PATIENCE:
-            break
-    return {"tol": tol, "seconds": seconds, "objective": value}

@@ -78,6 +78,9 @@ LINES = {
             f"{START}, of 0.2 to 0.4 s; reading is most of the rest.")),
     "model": Line("Loading and writing a model of 5.8 million weights", (0.25, 0.25)),
     "logistic-text": Line("Logistic regression, text, to -s 7", (0.4, None)),
+    "logistic-process": Line(
+        "Logistic regression, text, whole processes, to -s 7", (0.2, None), (
+            f"{START}; reading is the larger part of the rest.")),
     "logistic-tables": Line("Logistic regression, tables, to -s 0", (0.4, None), PRIMAL),
     "logistic-ovr": Line("Logistic regression, one against the rest, to the quicker of -s 0 and -s 7", (0.35, None)),
     "l1lr": Line("Sparse weights: l1lr, to -s 6", (0.6, None), SPARSE),
@@ -94,6 +97,9 @@ LINES = {
         "oneclass, to -s 21", (0.6, None), (
             "On a9a -s 21 takes less than 10 ms. Ours looks over the arrays, begins with a pass over a sample and one "
             "over all rows, and certifies with one more before and after the pairs.")),
+    "oneclass-process": Line(
+        "oneclass, whole processes, to -s 21 of LIBLINEAR's Python package, its programs having none", (0.2, None), (
+            f"{START}.")),
     "ww-text": Line(
         "ww, text, to -s 4", (0.8, None), (
             "A row of sector has 104 rivals, of which 8 to 16 have a dual; a sweep's step changes 12 to 22, and "
@@ -168,6 +174,8 @@ def cases(bench):
         found.append((f"library {name} {method}", lambda name=name, method=method: library(bench, name, method)))
     for case in solvers.fits():
         found.append((case.title, lambda case=case: solvers.fit(bench, case, LINES[case.line].goals[0])))
+    for case in solvers.processes():
+        found.append((case.title, lambda case=case: solvers.process(bench, case, LINES[case.line].goals[0])))
     for name, C, gamma in (("ijcnn1", 16, 1), ("letter", 16, 0.1)):
         place = {"line": "kernel", "data": name, "method": "l1svc, to LIBSVM", "C": C, "threads": 2}
         found.append((f"kernel {name} l1svc", lambda name=name, C=C, gamma=gamma, place=place: bench.kernel_case(
