@@ -98,6 +98,24 @@ def test_advice_of_a_model_and_its_search():
         ml.advice(X, y, 1)
 
 
+def test_numbers_that_are_classes(tmp_path, monkeypatch, capsys):
+    """Regressions are named, before the fit; whole numbers, few numbers and the targets of a regression are fine."""
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).uniform(size=(60, 2))
+    assert ml.advice(X, X[:, 0], ml.train(X, X[:, 0])) == advising.of_numbers(X[:, 0]) != []
+    assert "solver='l1svr' | 'l2svr' | 'nusvr'" in advising.of_numbers(X[:, 0])[0].text
+    for y in (np.arange(60.0), np.arange(60) % 20 / 2, np.arange(60).astype(str)):
+        assert advising.of_numbers(y) == []
+    ml.dump_libsvm(X, X[:, 0], "d")
+    monkeypatch.setattr("marginlinear.api.fit_model", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train.main(["d", "m"])
+    assert capsys.readouterr().err.startswith("note: labels are 60 different numbers, not all of them whole, and each ")
+    with pytest.raises(ZeroDivisionError):
+        train.main(["-s", "l2svr", "d", "m"])
+    assert "note" not in capsys.readouterr().err
+
+
 def test_the_command_tells_and_can_be_silenced(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("d").write_text("".join(f"{1 if i else 2} 1:{i * 100} 2:0.5\n" for i in range(40)))

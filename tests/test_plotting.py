@@ -608,6 +608,7 @@ GOLDEN = [
     ("margins -o a.png nothere m", 1, "", r"margin-plot: can't open input file nothere: No such .*\n"),
     ("margins -o a.png d nothere", 1, "", r"margin-plot: can't open model file nothere: No such .*\n"),
     ("margins -o no/a.png d m", 1, "", r"margin-plot: can't open output file no/a.png: no such directory\n"),
+    ("margins -o a.png m d", 1, "", r"margin-plot: m is a model, .* margin-plot margins data_file model_file \.\.\.\n"),
     ("margins -o a.png bad m", 1, "", r"margin-plot: bad:2:\d: .*\n"),
     ("margins -o a.png d o", 1, "", r"margin-plot: o: its margins have no norm to be divided by: give --raw\n"),
     ("margins --raw -o a.png d m o", 1, "", r"margin-plot: o: the margins of some models are votes, .*\n"),

@@ -246,6 +246,14 @@ def progress_of(what: str, status: StatusLine) -> Callable[[int, int | None, int
     return progress
 
 
+def require_no_model(path: str, usage: str) -> None:
+    """Failure where a model file stands in the place of the data: `usage` is the right order."""
+    if os.path.isfile(path):
+        with opening("open input file", path), open(path, "rb") as stream:
+            if stream.readline(16).startswith((b"solver_type ", b"svm_type ")):
+                raise Failure(f"{path} is a model, and stands where the data belong: swap the files: {usage}")
+
+
 def read_model(path: str, multilabel: bool = False) -> Model:
     """The model of a file; Failure for one that the rows of a data file cannot be given to, and for a multi-label one
     unless `multilabel`."""

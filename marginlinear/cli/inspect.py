@@ -79,12 +79,14 @@ def work(line: CommandLine) -> int:
         read_model,
         read_names,
         read_weights,
+        require_no_model,
         warn_of_extra,
         warn_of_unknown,
     )
     from marginlinear.margins import margin_report
     from marginlinear.residuals import residual_report
 
+    require_no_model(data_path, f"{PROGRAM} model_file data_file")
     model = read_model(model_path)
     names = None
     if names_path is not None:

@@ -68,10 +68,19 @@ def work(line: CommandLine) -> int:
     if output:
         with opening("open output file", output):
             check_writable(output)
-    from marginlinear.cli.data import label_for, located, read_blocks, read_data, read_model, warn_of_extra
+    from marginlinear.cli.data import (
+        label_for,
+        located,
+        read_blocks,
+        read_data,
+        read_model,
+        require_no_model,
+        warn_of_extra,
+    )
     from marginlinear.data.reading import as_written
     from marginlinear.problem import counted
 
+    require_no_model(test, f"{PROGRAM} test_file model_file")
     model = read_model(model_path, multilabel=True)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "

@@ -329,10 +329,15 @@ class Training:
         """Notes on the data, which a fit may overwrite."""
         from marginlinear.selection import advising
 
+        one_label = self.method.classifies and not hasattr(data.labels, "patterns")
+        if numbers := one_label and advising.of_numbers(data.labels, option):
+            self.report.notes += numbers
+            # A fit of so many classes may take long.
+            self.report.tell_notes()
         if self.params.get(params.SCALE.name) is None:
             self.report.notes += advising.of_features(data, option)
         alike = {"balanced", "f1_macro", "auc"} & {*self.metrics}
-        if self.method.classifies and not (self.class_weights or alike or hasattr(data.labels, "patterns")):
+        if one_label and not (numbers or self.class_weights or alike):
             self.report.notes += advising.of_classes(data.labels, option)
 
     @property

@@ -2,6 +2,7 @@
 
     unscaled     a value of more than 10, or none of more than 1/100; or, where more than a tenth of the values are not 0,
                  features whose largest values differ by a factor of more than 100
+    numbers      a classifier has more than 20 classes, and not all of them are whole numbers
     unbalanced   a class with less than a tenth of the rows of the largest one, and no weights of classes
     edge         the best point of a search has the least or the largest value that was tried of a parameter without an
                  end, such as C, and is better than all points inside
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from marginlinear import params as P
+from marginlinear import registry
 from marginlinear.data.arrays import CSR, held, is_stored, shape_of, spread
 from marginlinear.data.labels import labels_of
 from marginlinear.data.scaling import advised, extremes
@@ -32,13 +34,15 @@ if TYPE_CHECKING:
     Called = Callable[[P.Param], str]
 
 FEW = 0.1
+# Numbers that are classes are whole, or few.
+MANY = 20
 # An interval without an end: what was best at the edge of a grid may be better beyond it.
 ENDLESS = "(0, inf)"
 STEPS = 3
 
 
 class Note(NamedTuple):
-    """A piece of advice: which of {"unscaled", "unbalanced", "edge"}, and a sentence."""
+    """A piece of advice: which of {"unscaled", "numbers", "unbalanced", "edge"}, and a sentence."""
 
     name: str
     text: str
@@ -77,8 +81,9 @@ def advice(X: MatrixLike, y: ArrayLike | None, model: Model, *, search: Search |
     found = []
     if model.params.get(P.SCALE.name) is None and model.params.get("kernel") != "precomputed":
         found += of_features(X)
-    if model.classes is not None and not model.multilabel and y is not None and not class_weight:
-        found += of_classes(labels_of(y))
+    if model.classes is not None and not model.multilabel and y is not None:
+        labels = labels_of(y)
+        found += of_numbers(labels) or ([] if class_weight else of_classes(labels))
     if search is not None:
         found += of_search(search.table, search.best_params)
     return found
@@ -124,6 +129,19 @@ def _filled(X: Any) -> int:
     if X.equal is None:
         return int(np.count_nonzero(X.data))
     return int(np.diff(X.indptr)[X.equal != 0].sum())
+
+
+def of_numbers(y: AnyArray, called: Called = keyword) -> list[Note]:
+    """On labels of a classifier that are numbers to be predicted."""
+    if y.dtype.kind != "f" or (y == np.floor(y)).all():
+        return []
+    count = len(np.unique(y))
+    if count <= MANY:
+        return []
+    names = [method.name for method in registry.methods().values() if method.regression]
+    how = f"-s {' | '.join(names)}" if called is not keyword else f"solver={' | '.join(map(repr, names))}"
+    return [Note("numbers", f"labels are {count:,} different numbers, not all of them whole, and each is a class: "
+                 f"{how} predicts numbers")]
 
 
 def of_classes(y: AnyArray, called: Called = keyword) -> list[Note]:
