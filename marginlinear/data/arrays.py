@@ -182,8 +182,8 @@ def of_columns(X: Any) -> AnyArray:
         if not looked and not (there := np.isfinite(dense)).all():
             row, j = np.argwhere(~there)[0].tolist()
             name = repr(column_names(X)[j]).replace("{", "{{").replace("}", "}}")
-            raise RowError(row, f"X: row {{row}}, column {name} is {dense[row, j]}: values must be finite: fill in what "
-                           "is missing, or leave the row or the column out")
+            raise RowError(row, f"X: row {{row}}, column {name} is {dense[row, j]}: values must be finite: fill in "
+                           "what is missing, or leave the row or the column out")
     return dense
 
 
