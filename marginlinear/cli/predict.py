@@ -167,7 +167,7 @@ class Predictor:
         # Nobody else has these arrays: they need not be copied. The model's last features need not occur in them.
         X = CSR(data.data, sealed(data.indices), sealed(data.indptr), max(data.n_features, self.n_features))
         self.extra += count_extra(X, model)
-        truth = None if data.labels is None else model.places_in_classes(data.labels)
+        truth: Any = None if data.labels is None else model.places_in_classes(data.labels)
         for low, high, block in row_blocks(X, max(1, BLOCK // max(len(names), model.columns))):
             with renumber_rows(range(low, high)):
                 scores = model.decide(block, threads=self.threads)

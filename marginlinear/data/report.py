@@ -422,7 +422,7 @@ class Survey:
         used = np.flatnonzero(counts)
         if len(used):
             small, large = used[largest[used].argmin()], used[largest[used].argmax()]
-            kind = advised(largest[small], largest[large], values / max(1, self.rows * n_features))
+            kind = advised(float(largest[small]), float(largest[large]), values / max(1, self.rows * n_features))
             if kind is not None:
                 pair = [self._feature(int(at) + start) for at in (small, large)]
                 orders = np.log10(largest[large]) - np.log10(largest[small])
