@@ -116,6 +116,10 @@ def test_what_is_missing_is_refused(frame_of):
                  lambda: ml.train(np.ones((60, 2)), y).predict(frame)):
         with pytest.raises(ValueError, match=r"row 3, column 'b\{x\}' is nan: values must be finite: fill in"):
             call()
+    # But in a row that is not there.
+    ml.train(frame, y, sample_weight=np.arange(60) != 3)
+    with pytest.raises(ValueError, match=r"row 3, column 'b\{x\}' is nan"):
+        ml.train(frame, y, sample_weight=np.arange(60) != 1)
     assert held(frame_of({"a": [1e308, 1e308], "b": [1e308, 1e308]})).max() == 1e308
 
 

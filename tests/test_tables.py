@@ -133,6 +133,35 @@ def test_tables_without_labels(folder, capsys, ending):
         assert (told["data"]["n_rows"], told["scores"], told["confusion"]) == (2, None, None)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_weights_and_groups_are_columns(folder, capsys, ending):
+    """As from files; a column that is one is no feature."""
+    rows = [f"{at},{at % 5 + 0.5},{'abc'[at % 3]},{at % 2 + 1},{at * at % 7}" for at in range(1, 25)]
+    (folder / "d.csv").write_text("\n".join(["a,w,who,label,b", *rows]) + "\n")
+    for at, name in ((1, "w"), (2, "who")):
+        (folder / f"{name}.txt").write_text("".join(row.split(",")[at] + "\n" for row in rows))
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+        from pyarrow import csv, parquet
+
+        parquet.write_table(csv.read_csv("d.csv"), "d.parquet")
+    models = [trained("--weights", "w", "--leave-out", "who", path=f"d.{ending}"),
+              trained("--weights", "w.txt", "--leave-out", "who,w", path=f"d.{ending}")]
+    assert models[0].feature_names == ["a", "b"] and models[0].weights.tobytes() == models[1].weights.tobytes()
+    assert models[0].weights.tobytes() != trained("--leave-out", "who,w", path=f"d.{ending}").weights.tobytes()
+    told = []
+    for words in ("--weights w --groups who", "--groups who.txt --weights w --leave-out who"):
+        assert train_main(["-s", "l2svc", "--json", "-v", "3", *words.split(), f"d.{ending}"]) == 0
+        told.append(json.loads(capsys.readouterr().out)["selection"])
+    assert told[0]["groups"] == 3 and told[0]["points"][0]["fold_scores"] == told[1]["points"][0]["fold_scores"]
+    (folder / "b").write_text("")
+    for words, text in (("--weights who", "column 'who'"),
+                        ("--weights wo", "no column 'wo' for --weights, nor such a file (did you mean"),
+                        ("--weights b", f"d.{ending} has such a column, and there is such a file: give ./b for")):
+        assert train_main(["-q", *words.split(), f"d.{ending}"]) == 1
+        assert text in capsys.readouterr().err
+
+
 def test_any_names(folder):
     """Whatever stands in a header, the model has it back, on one line of ASCII."""
     (folder / "d.csv").write_text('"a\nb",é\u2028日,"{""x"": 1}",label\n1,2,3,x\n4,5,7,y\n', encoding="utf-8")
@@ -169,7 +198,8 @@ def test_damaged_columns(folder, change, words):
     ("a,Lable\n1,2\n", r"no column 'label' of labels \(did you mean 'Lable'\?\): "), ("a,b,a\n", ":1:3: two columns"),
     ("a,label\n1,2\n\"3\n\n,4\n", ":3:1: not CSV"), ("a,label\n1,1\n2,nan\n", ":3:2: column 'label': 'nan' stands"),
     ("a;label\n1;2\n", "no column 'label' .* one cell with ';' in it, a;label; write it with commas, as python -c "),
-    ("a\tlabel\n1\t2\n", r"one cell with '\\t' in it, .*; give the file a name that ends in .tsv"), ("a,label\n1e39,1\n2,2\n", "1e\\+39 is too large for float32"),
+    ("a\tlabel\n1\t2\n", r"one cell with '\\t' in it, .*; give the file a name that ends in .tsv"),
+    ("a,label\n1e39,1\n2,2\n", "1e\\+39 is too large for float32"),
 ])
 def test_what_is_refused(folder, capsys, text, words):
     (folder / "d.csv").write_text(text)

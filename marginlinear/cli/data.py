@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -36,11 +35,13 @@ BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's call
 
 
 def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories: Sequence[str] = (),
-              leave_out: Sequence[str] = (), categorical: str | None = None, hash_bits: int | None = None,
-              model: Model | None = None, like: str | None = None, label: str | None = None, **options: Any) -> Any:
+              leave_out: Sequence[str] = (), keep: Sequence[str] = (), categorical: str | None = None,
+              hash_bits: int | None = None, model: Model | None = None, like: str | None = None,
+              label: str | None = None, **options: Any) -> Any:
     """What `read_libsvm` returns for `path`, with progress on the status line; of a store, the Store.
 
-    Of a table what columns become is said by its values of params, `like` a store, or as `model` keeps it.
+    Of a table what columns become is said by its values of params, `like` a store, or as `model` keeps it; columns to
+    `keep` are no features, and their cells are in `left_out` of what is returned.
     """
     progress = progress_of(f"reading {path}", status)
     if is_store(path):
@@ -56,6 +57,7 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
 
     rule = None if model is None and like is None else rule_for(path, model, like)
     require_one_label(path, options)
+    leave_out = (*leave_out, *(name for name in keep if name not in leave_out))
     label, dtype = label_for(label, rule), options.get("dtype", "float64")
     unknown: Unknown = {}
     found: Any
@@ -64,7 +66,7 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
             found = table_rows(path, label, categories, leave_out, rule, text_labels=options.get("text_labels"),
                                dtype=dtype, narrow=narrow, progress=progress, unknown=unknown)
         else:
-            from marginlinear.store.arrow import encoded
+            from marginlinear.store.arrow import cells_in, encoded
 
             columns = {"label": label, "categorical": categorical, "hash_bits": hash_bits}
             pairs, meta = encoded(path, columns, rule, dtype, options.get("threads") or default_threads(), progress,
@@ -73,6 +75,7 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
                 raise Failure(f"{path}: its words are too many for a feature each: give {params.CATEGORICAL.flag} hash")
             found = TableData.of(list(pairs), path, rule or TableRule.of_meta(meta), narrow)
             require_numbers(path, label, found.labels, model)
+            found.left_out = {name: cells_in(path, name) for name in keep}
     warn_of_words(unknown)
     return found
 
@@ -92,6 +95,17 @@ def is_parquet(path: str) -> bool:
 def is_table(path: str) -> bool:
     """Whether a path is CSV, TSV or Parquet: what has columns with names."""
     return not is_store(path) and (separator_of(path) is not None or is_parquet(path))
+
+
+def names_of_columns(path: str) -> list[str]:
+    """Of a table."""
+    if not is_parquet(path):
+        from marginlinear.data.columns import columns_of
+
+        return columns_of(path, ())
+    from marginlinear.store.arrow import Columns
+
+    return list(Columns(path, 1).kinds)
 
 
 def names_in(text: str | None) -> tuple[str, ...]:
@@ -320,24 +334,3 @@ def read_names(path: str, n_features: int) -> list[str]:
         raise DataError(path, min(len(names), n_features) + 1, 1,
                         f"{len(names)} names for the model's {n_features} features: give one a line")
     return names
-
-
-def read_weights(path: str, m: int) -> list[float]:
-    """The m instance weights of a file: one finite number >= 0 a line."""
-    weights = []
-    with opening("open weight file", path), open(path, "rb") as stream:
-        for number, line in enumerate(stream, 1):
-            text = line.strip()
-            try:
-                weight = math.nan if b"_" in text else float(text)
-            except ValueError:
-                weight = math.nan
-            if not 0 <= weight < math.inf:
-                shown = ascii(text[:40].decode("ascii", "backslashreplace"))
-                column = len(line) - len(line.lstrip()) + 1
-                reason = f"{shown} is not a weight: give one number in [0, inf) a line"
-                raise DataError(path, number, column, reason)
-            weights.append(weight)
-    if len(weights) != m:
-        raise DataError(path, len(weights) + 1, 1, f"{len(weights)} weights for {m} rows: give one a row")
-    return weights

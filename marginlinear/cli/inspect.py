@@ -78,11 +78,11 @@ def work(line: CommandLine) -> int:
         read_data,
         read_model,
         read_names,
-        read_weights,
         require_no_model,
         warn_of_extra,
         warn_of_unknown,
     )
+    from marginlinear.cli.rows import read_weights
     from marginlinear.margins import margin_report
     from marginlinear.residuals import residual_report
 

@@ -176,17 +176,18 @@ class Predictor:
         # Nobody else has these arrays: they need not be copied. The model's last features need not occur in them.
         X = CSR(data.data, sealed(data.indices), sealed(data.indptr), max(data.n_features, self.n_features))
         self.extra += count_extra(X, model)
-        truth = None if data.labels is None else model.places_in_classes(data.labels)
+        labels = data.labels
+        truth = None if labels is None else model.places_in_classes(labels)
         for low, high, block in row_blocks(X, max(1, BLOCK // max(len(names), model.columns))):
             with renumber_rows(range(low, high)):
                 scores = model.decide(block, threads=self.threads)
             codes = model.places_of(scores)
             known = None if truth is None else truth[low:high]
-            if known is not None:
+            if labels is not None and known is not None:
                 self.correct += int(np.count_nonzero(codes == known))
                 if self.agreement is not None:
                     self.agreement.add_scored(model, scores, known, codes)
-                    self.unknown.update(data.labels[low:high][known < 0].tolist())
+                    self.unknown.update(labels[low:high][known < 0].tolist())
             lines = [names[code] for code in codes.tolist()]
             tables = []
             if added.probabilities:

@@ -23,7 +23,6 @@ from marginlinear.cli.data import (
     names_in,
     read_data,
     read_store,
-    read_weights,
     refuse_with_tables,
 )
 from marginlinear.cli.files import require_apart
@@ -67,7 +66,8 @@ if TYPE_CHECKING:
     from marginlinear.registry import Method
 
 PROGRAM = "margin-train"
-WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data", metavar="FILE")
+WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data; or the name of a column of a "
+                "table, which is no feature then", metavar="FILE|COLUMN", brief="factors of C, one a line for each row")
 GRID = Param("grid", str, None, "values to search: 'C=log2:-5:2:15,mu=0.2:0.2:0.8' or 'C=1,4,16,outer=ccp,paper'; a "
              "range is start:step:stop, of the exponent after log2: and log10:; a further --grid adds its names; "
              "paper: what the method's paper chose from", metavar="NAME=VALUES,...",
@@ -93,7 +93,8 @@ NO_ADVICE = Param("no_advice", bool, False, "no notes on which of the defaults m
                   "classes that are unbalanced, a best C at the edge of the grid")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 GROUPS = Param("groups", str, None, "of cross-validation: the group of each row, one a line; rows of one group, such "
-               "as those of one patient, are in one fold", metavar="FILE")
+               "as those of one patient, are in one fold; or the name of a column of a table, which is no feature then",
+               metavar="FILE|COLUMN", brief="the group of each row: rows of one group are in one fold")
 FOLD_FILE = Param("fold_file", str, None, "cross-validation by these folds in place of -v: the number of each row's, "
                   "one a line, from 0 or 1 without gaps", metavar="FILE")
 COLUMNS = (params.LABEL, params.CATEGORIES, params.LEAVE_OUT, params.CATEGORICAL, params.HASH_BITS, LIKE)
@@ -441,7 +442,7 @@ class Training:
         first = self.metrics[0]
         metric = METRICS[first]
         m = len(data.labels)
-        fold_of, groups = self.row_files.read(m)
+        fold_of, groups = self.row_files.read(data)
         folds = min(self.folds, m) if fold_of is None else len(set(fold_of))
         doubled = self.grid is None
         if doubled:
@@ -610,7 +611,8 @@ class Training:
             data = read_store(self.path, self.store, self.status, **self.reading)
         else:
             # Scaled values have the type of those that they are made of.
-            data = read_data(self.path, self.status, narrow=not self.params.get("scale"), **self.reading)
+            keep = self.row_files.columns(self.path) if is_table(self.path) else ()
+            data = read_data(self.path, self.status, narrow=not self.params.get("scale"), keep=keep, **self.reading)
         seconds = time.perf_counter() - began
         self.status.wipe()
         m = len(data.labels)
@@ -622,7 +624,7 @@ class Training:
             found: Any = data.labels
             classes = found.classes if hasattr(found, "patterns") else np.unique(found)
             self.class_weight = self._known_classes(classes.tolist())
-        self.sample_weight = read_weights(self.row_files.weights, m) if self.row_files.weights else None
+        self.sample_weight = self.row_files.read_weights(data)
         self.report.parts["data"] = data_part(self.path, n_rows=m, n_features=data.n_features,
                                               n_values=len(data.indices))
         if self.report.advised:

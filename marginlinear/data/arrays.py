@@ -89,7 +89,7 @@ def spread(each: FloatArray, indptr: IntArray) -> RealArray:
     return cast(RealArray, found)
 
 
-def held(X: Any, given: bool = False) -> HeldRows:
+def held(X: Any, given: bool = False, finite: bool = True) -> HeldRows:
     """X as a dense array or a CSR that nobody else can change the structure of.
 
     Parameters
@@ -98,6 +98,8 @@ def held(X: Any, given: bool = False) -> HeldRows:
         The numbers of a dense array are not looked at here.
     given : bool
         Whether nobody else has X any more: its arrays are used as they are.
+    finite : bool
+        Whether those of a data frame are, so that a column of it is named.
 
     Raises
     ------
@@ -106,7 +108,7 @@ def held(X: Any, given: bool = False) -> HeldRows:
     """
     if is_paged(X):
         return X
-    return sparse_rows(X, -1.0, given)[0] if is_sparse(X) else dense_table(X)
+    return sparse_rows(X, -1.0, given)[0] if is_sparse(X) else dense_table(X, finite)
 
 
 def checked(X: Any) -> Any:
@@ -165,26 +167,31 @@ def is_frame(X: object) -> bool:
     return hasattr(kind, "columns") and hasattr(kind, "__array__") and not hasattr(kind, "__dask_graph__")
 
 
-def dense_table(X: Any) -> AnyArray:
-    """X as a dense array of two dimensions, whose shape and type stay whatever becomes of the caller's."""
-    dense = (of_columns(X) if is_frame(X) else array_of(X, "X")).view()
+def dense_table(X: Any, finite: bool = True) -> AnyArray:
+    """X as a dense array of two dimensions, whose shape and type stay whatever becomes of the caller's; `finite` as in
+    `held`."""
+    framed = is_frame(X)
+    dense = (of_columns(X) if framed else array_of(X, "X")).view()
     require_table(dense.shape)
+    if framed and finite:
+        require_finite(X, dense)
     return dense
 
 
-def of_columns(X: Any) -> AnyArray:
-    """A data frame as an array; ValueError names a column that does not hold numbers, or one that is not finite."""
-    dense = numbers_in(X)
-    if dense.dtype.kind == "f":
-        with np.errstate(invalid="ignore", over="ignore"):
-            looked = np.isfinite(dense.sum())
-        # A sum of finite numbers may not be.
-        if not looked and not (there := np.isfinite(dense)).all():
-            row, j = np.argwhere(~there)[0].tolist()
-            name = repr(column_names(X)[j]).replace("{", "{{").replace("}", "}}")
-            raise RowError(row, f"X: row {{row}}, column {name} is {dense[row, j]}: values must be finite: fill in what "
-                           "is missing, or leave the row or the column out")
-    return dense
+def require_finite(frame: Any, dense: AnyArray) -> None:
+    """RowError names the column of a data frame where a number of its rows is not finite."""
+    if dense.dtype.kind != "f":
+        return
+    with np.errstate(invalid="ignore", over="ignore"):
+        # The sum is not finite where a number is not, and seldom elsewhere.
+        if np.isfinite(dense.sum()):
+            return
+    wrong = np.argwhere(~np.isfinite(dense))
+    if len(wrong):
+        row, j = wrong[0].tolist()
+        name = repr(column_names(frame)[j]).replace("{", "{{").replace("}", "}}")
+        raise RowError(row, f"X: row {{row}}, column {name} is {dense[row, j]}: values must be finite: fill in what is "
+                       "missing, or leave the row or the column out")
 
 
 def column_names(X: Any) -> list[Any]:
@@ -192,8 +199,8 @@ def column_names(X: Any) -> list[Any]:
     return list(X.columns if hasattr(type(X), "iloc") or hasattr(type(X), "get_columns") else X.schema.names)
 
 
-def numbers_in(X: Any) -> AnyArray:
-    """The numbers of a data frame."""
+def of_columns(X: Any) -> AnyArray:
+    """A data frame as an array; ValueError names a column that does not hold numbers."""
     if hasattr(type(X), "iloc"):
         if len(types := set(X.dtypes)) == 1 and isinstance(kind := types.pop(), np.dtype) and kind.kind in "biuf":
             # pandas has columns of one of NumPy's types as one array.

@@ -10,8 +10,17 @@ import numpy as np
 
 from marginlinear import params as P
 from marginlinear._typing import AnyArray, FloatArray, IntpArray
-from marginlinear.data.arrays import HeldRows, held, select_rows, select_square, shape_of
+from marginlinear.data.arrays import (
+    HeldRows,
+    held,
+    is_frame,
+    require_finite,
+    select_rows,
+    select_square,
+    shape_of,
+)
 from marginlinear.data.labels import labels_of, require_words, targets_of
+from marginlinear.errors import renumber_rows
 
 BALANCED = "balanced"
 
@@ -59,15 +68,20 @@ def training_data(X: Any, y: Any, sample_weight: Any, square: bool = False, over
     X may be overwritten, as nothing else reads it any more. regression: y are targets.
     """
     require_unmasked(X, y)
-    X = held(X, overwrite_rows)
+    frame = X if is_frame(X) else None
+    # Rows of weight 0 are not there, whatever is in them.
+    X = held(X, overwrite_rows, finite=False)
     y, factors, kept = labels_and_weights(X, y, sample_weight, regression)
     m, n = shape_of(X)
     if square and n != m:
         raise ValueError(f"X has {m} rows and {n} columns: a precomputed kernel is the square matrix of "
                          "the rows' inner products")
-    if kept is None:
-        return X, y, factors, None
-    return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
+    if kept is not None:
+        X, y, factors = select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept]
+    if frame is not None and not square:
+        with renumber_rows(kept):
+            require_finite(frame, X)
+    return X, y, factors, kept
 
 
 def labels_and_weights(X: HeldRows, y: Any, sample_weight: Any,

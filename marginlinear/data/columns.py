@@ -166,10 +166,13 @@ class TableData(LibsvmData):
         Further ones than of LibsvmData, whose labels may be None here: how columns became features.
     left_out : dict
         Name of a column that is no feature -> its cells, as they are.
+    lines, places : sequence of int, dict
+        Where they are: the line of each row, and name -> number of a column from 0; empty where that is not known.
     """
 
     def __init__(self, parts: list[CSR], labels: AnyArray | None, path: str, table: TableRule,
-                 left_out: dict[str, tuple[str, ...]] | None = None, narrow: bool = False) -> None:
+                 left_out: dict[str, tuple[str, ...]] | None = None, narrow: bool = False, lines: Sequence[int] = (),
+                 places: Mapping[str, int] | None = None) -> None:
         data = np.concatenate([part.data for part in parts])
         indices = np.concatenate([part.indices for part in parts])
         ends = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]).cumsum()
@@ -179,6 +182,7 @@ class TableData(LibsvmData):
             indices = indices.astype(np.uint16) if table.n_features <= NARROW else indices
         super().__init__(data, indices, ends, labels, table.n_features, (path, 0, 0))
         self.table, self.left_out = table, left_out or {}
+        self.lines, self.places = lines, places or {}
 
     @classmethod
     def of(cls, pairs: list[tuple[CSR, AnyArray | None]], path: str, table: TableRule,
@@ -257,7 +261,8 @@ def table_rows(path: str, label: str, categories: Sequence[str] = (), leave_out:
     while blocks:
         parts.append(table.csr(blocks.pop(0), rule.n_features, dtype))
     left_out = {name: tuple(cells) for name, cells in table.left_out.items()}
-    return TableData(parts, table.labels_of(table.labels, table.lines, text_labels), path, rule, left_out, narrow)
+    return TableData(parts, table.labels_of(table.labels, table.lines, text_labels), path, rule, left_out, narrow,
+                     table.lines if left_out else (), table.places)
 
 
 def table_blocks(path: str, label: str, like: TableRule, *, text_labels: bool, progress: Progress | None = None,
@@ -365,8 +370,8 @@ class TextTable:
         wrong = np.argwhere(~np.isfinite(numbers))
         if len(wrong):
             row, column = wrong[0].tolist()
-            raise DataError(self.path, 0, 0, f"column {as_written(self.numeric[column])}: {cells.numbers[row, column]:g} is "
-                            f"too large for {dtype}")
+            raise DataError(self.path, 0, 0, f"column {as_written(self.numeric[column])}: "
+                            f"{cells.numbers[row, column]:g} is too large for {dtype}")
         return csr_of(numbers, words, n_features)
 
     def labels_of(self, texts: Sequence[str], lines: Sequence[int], text_labels: bool | None) -> AnyArray:
@@ -410,8 +415,8 @@ class TextTable:
             if name not in header:
                 raise missing(self.path, header, name, ", which the training set has")
             if name == self.label:
-                raise DataError(self.path, 1, 1, f"column {as_written(name)} is a feature in the training set: name another "
-                                "one as that of the labels")
+                raise DataError(self.path, 1, 1, f"column {as_written(name)} is a feature in the training set: name "
+                                "another one as that of the labels")
         return header
 
     def _cells(self, rows: list[list[str]], lines: list[int]) -> Cells:
@@ -549,8 +554,8 @@ def checked_header(path: str, cells: Sequence[str], names: Sequence[str]) -> lis
         raise DataError(path, 1, 1, "the file is empty: a header with the names of the columns is needed")
     twice = next((name for name in header if header.count(name) > 1), None) if len(set(header)) < len(header) else None
     if twice is not None:
-        raise DataError(path, 1, len(header) - header[::-1].index(twice), f"two columns are called {as_written(twice)}: "
-                        "rename one")
+        again = header.index(twice, header.index(twice) + 1)
+        raise DataError(path, 1, again + 1, f"two columns are called {as_written(twice)}: rename one")
     for name in names:
         if name not in header:
             raise missing(path, header, name)

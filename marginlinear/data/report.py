@@ -232,6 +232,10 @@ class Errors:
         self.fixes: dict[str, int] = {}
 
     @property
+    def shown(self) -> list[DataError]:
+        return [error for kept in self.kept.values() for error in kept]
+
+    @property
     def count(self) -> int:
         return sum(self.fixes.values())
 
@@ -356,8 +360,8 @@ class Survey:
                           density=values / max(1, self.rows * n_features),
                           first_index=None if base is None else first,
                           last_index=None if base is None or first is None else last, labels=labels, target=target,
-                          multilabel=self.labels.multilabel, errors=[error for kept in errors.kept.values() for error in kept],
-                          n_errors=errors.count, fixes=errors.fixes, findings=findings)
+                          multilabel=self.labels.multilabel, errors=errors.shown, n_errors=errors.count,
+                          fixes=errors.fixes, findings=findings)
 
     def _of_rows(self, base: int | None) -> Iterator[Finding]:
         if base == 1 and self.n_from_zero:
@@ -418,12 +422,13 @@ class Survey:
         used = np.flatnonzero(counts)
         if len(used):
             small, large = used[largest[used].argmin()], used[largest[used].argmax()]
-            kind = advised(largest[small], largest[large], values / max(1, self.rows * n_features))
+            kind = advised(float(largest[small]), float(largest[large]), values / max(1, self.rows * n_features))
             if kind is not None:
                 pair = [self._feature(int(at) + start) for at in (small, large)]
                 orders = np.log10(largest[large]) - np.log10(largest[small])
-                apart = f"go from {largest[small]:g} ({pair[0]}) to {largest[large]:g} ({pair[1]}), {orders:.1f} orders "
-                yield Finding("unscaled", len(used), f"largest values of features {apart}of magnitude" if orders else
+                apart = f", {orders:.1f} orders of magnitude" if orders >= 1 else ""
+                yield Finding("unscaled", len(used), f"largest values of features go from {largest[small]:g} "
+                              f"({pair[0]}) to {largest[large]:g} ({pair[1]}){apart}" if orders else
                               f"largest values of features are all {largest[large]:g}",
                               f"a penalty weighs all features alike: give margin-train --scale {kind}"
                               f"{', which keeps zeros' if kind == MAXABS else ''}", pair)

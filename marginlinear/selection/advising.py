@@ -1,7 +1,7 @@
 """What a first fit leaves undone: which of the defaults mattered for these rows, each in a sentence.
 
-    unscaled     a value of more than 10, or none of more than 1/100; or, where more than a tenth of the values are not 0,
-                 features whose largest values differ by a factor of more than 100
+    unscaled     a value of more than 10, or none of more than 1/100; or, where more than a tenth of the values are not
+                 0, features whose largest values differ by a factor of more than 100 (`data.scaling.advised`)
     numbers      a classifier has more than 20 classes, and not all of them are whole numbers
     unbalanced   a class with less than a tenth of the rows of the largest one, and no weights of classes
     edge         the best point of a search has the least or the largest value that was tried of a parameter without an

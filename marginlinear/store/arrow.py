@@ -52,7 +52,7 @@ NUMBERS, WORDS = "numbers", "words"
 def encoded(source: Any, given: dict[str, Any], like: TableRule | None, dtype: str, threads: int,
             progress: Progress | None, *, categories: Sequence[str] = (), leave_out: Sequence[str] = (),
             unknown: Unknown | None = None, unlabelled: bool = False,
-            ) -> tuple[Iterator[tuple[CSR, AnyArray | None]], dict[str, Any]]:
+            ) -> tuple[Iterator[tuple[CSR, Any]], dict[str, Any]]:
     """(pairs of CSR and labels, what meta.json says of the columns).
 
     Parameters
@@ -335,6 +335,14 @@ def files_of(path: str) -> tuple[list[str], Any]:
     return files, schemas[0]
 
 
+def cells_in(path: str, column: str) -> tuple[str, ...]:
+    """The cells of a column of a file, or a folder of Parquet, as text; null is none."""
+    with reading(path):
+        cells = [cell for file in files_of(path)[0]
+                 for cell in parquet.read_table(file, columns=[column]).column(column).to_pylist()]
+    return tuple("" if cell is None else str(cell) for cell in cells)
+
+
 def kind_of(dtype: Any) -> str | None:
     """NUMBERS, WORDS, or None for what is neither."""
     types = pa.types
@@ -348,7 +356,8 @@ def kind_of(dtype: Any) -> str | None:
 
 def pairs(table: Columns, label: str | None, numeric: list[str], rule: Rule, dtype: np.dtype[Any],
           progress: Progress | None, unknown: Unknown | None) -> Iterator[tuple[CSR, AnyArray | None]]:
-    """Yield (CSR, labels, or None without a column of them) of each batch; progress is told the bytes in memory that are done."""
+    """Yield (CSR, labels, or None without a column of them) of each batch; progress is told the bytes in memory that
+    are done."""
     row = done = 0
     next_call = 0.0
     for batch in table.batches([*([] if label is None else [label]), *numeric, *rule.columns]):
