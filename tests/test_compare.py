@@ -460,6 +460,9 @@ def test_the_command(tmp_path, monkeypatch, capsys):
                                 "--splits", "2", "--folds", "2", "g.csv"]) == 0
     told = json.loads((tmp_path / "g.json").read_text())
     assert told["sets"]["g"]["features"] == 2 and told["trials"][0]["train"] == 45
+    (tmp_path / "who").touch()
+    assert margin_compare.main(["-s", "l2svc", "--label", "what", "--groups", "who", "-q", "g.csv"]) == 1
+    assert "who is a column, and there is such a file: for groups give ./who" in capsys.readouterr().err
     assert margin_compare.main(["-s", "l2svc", "--label", "what", "-c", "1", "--given-test", "-q", "-o", "g.json",
                                 "d.csv", "d.t.csv"]) == 0
     told = json.loads((tmp_path / "g.json").read_text())
