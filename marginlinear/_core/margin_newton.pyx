@@ -46,7 +46,18 @@ from marginlinear._core.margin_loss cimport (
     response,
 )
 from marginlinear._core.proximal cimport ProximalNewton, sequential_dot
-from marginlinear._core.rows cimport SLICE, Rows, data_t, feature, row_axpy, row_begin, row_dot, row_end, value
+from marginlinear._core.rows cimport (
+    SLICE,
+    Rows,
+    data_t,
+    feature,
+    row_axpy,
+    row_begin,
+    row_dot,
+    row_end,
+    scores_t,
+    value,
+)
 from marginlinear._core.softplus cimport LARGE, relative_entropy
 
 from marginlinear._core.proximal import MOST, solve
@@ -120,8 +131,8 @@ cdef class MarginNewton(ProximalNewton):
     cdef int32_t[::1] who
     cdef double[:, ::1] constant
 
-    def __init__(self, MarginCD engine, MarginNewton rough=None, bint part=False, bint bounds=True):
-        """From the weights of steps on fewer `rough` rows in place of the engine's, where they are given. bounds:
+    def __init__(self, MarginCD engine, rough=None, bint part=False, bint bounds=True):
+        """From the (weights, g) of steps on fewer `rough` rows in place of the engine's, where they are given. bounds:
         whether these are to be good."""
         # Sweeps over long rows at a large C can leave weights that are worse than none.
         poor = not part and not engine.untouched() and not engine.primal()[0] <= engine.loss_at_zero()
@@ -136,16 +147,18 @@ cdef class MarginNewton(ProximalNewton):
         self.spread, self.size = engine.spread, engine.size
         self.dual, self.positive, self.group, self.tables = engine.duals, engine.positive, engine.group, engine.tables
         self.targets = engine.targets
-        self.c, self.q = engine.cost, self.rows.zeros(m)
-        self.centre, self.own = self.q, self.rows.zeros(m)
-        self.margin, self.turn, self.weight, self.root = (self.rows.zeros(m) for _ in range(4))
-        self.who = self.rows.zeros(m, np.int32)
+        self.c = engine.cost
+        self.own, self.margin, self.turn, self.weight = (self.rows.zeros(m) for _ in range(4))
+        # A centre that nothing depends on needs no room.
+        self.q = self.rows.zeros(m) if engine.nonsmooth or part else np.asarray(self.own)
+        self.centre = self.q
         self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
         self.moved, self.behind = INFINITY, False
         # Of kinks the model knows nothing.
         self.by_model = bounds and not engine.nonsmooth
         self.gram = NormalMatrix(self.rows.d, m, engine.threads)
+        self.who, self.root = np.empty(self.gram.room, np.int32), np.empty(self.gram.room)
         if part:
             return
         self.constant = np.eye(d)
@@ -158,7 +171,8 @@ cdef class MarginNewton(ProximalNewton):
                     self.constant[i, j] += double_spread * gram[i, j]
                     self.constant[i, j] -= double_spread / self.size * (self.row_sum[i] * self.row_sum[j])
         if rough is not None:
-            self.W[:], self.g = rough.W, rough.g
+            np.asarray(self.W)[:] = rough[0]
+            self.g = rough[1]
         self.begin_rows(self.W, self._mean(self.W))
         if engine.nonsmooth and engine.untouched():
             for i in range(m):
@@ -355,6 +369,7 @@ cdef class MarginNewton(ProximalNewton):
         cdef const loss_t* phi
         cdef double b, c, g, off, own, gap = 0, F = self._take(self.W, sums), mean = self._mean(direction)
         cdef Py_ssize_t cut = 0
+        cdef double[::1] cuts
         if self.by_model:
             for i in range(self.rows.m):
                 phi = <const loss_t*> &self.tables[self.group[i], 0]
@@ -364,6 +379,8 @@ cdef class MarginNewton(ProximalNewton):
             self._catch_up()
             self.bound = self.primal - self.e - self.G
             return F
+        if cut > 0:
+            cuts = self.rows.zeros(self.rows.m)
         with nogil:
             for i in range(self.rows.m):
                 phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
@@ -372,19 +389,22 @@ cdef class MarginNewton(ProximalNewton):
                 off = (1 - t) * (self.turn[i] - mean)
                 own = gap_beside(phi, c, g, b, self.own[i], self.weight[i])
                 if cut > 0:
-                    self.root[i] = b - self.dual[i]
+                    cuts[i] = b - self.dual[i]
                 gap += own + self.spread * c * off * off
                 self.dual[i], self.turn[i] = b - 2 * self.spread * c * (g - self.v - off), own
             for j in range(self.W.shape[0]):
                 self.U[j] = self.W[j] - (1 - t) * direction[j]
         if cut > 0:
-            self.U = np.add(self.U, self.engine.weights_of(self.root))
+            self.U = np.add(self.U, self.engine.weights_of(cuts))
         self.bound = self.primal - gap - 0.5 * self._subtract(self.W)
         if self.spread == 0:
             for i in range(self.rows.m):
                 if self.turn[i] * self.rows.m > OUTLIER * gap:
                     self.who[count] = <int32_t>i
                     count += 1
+                    if count == self.who.shape[0]:
+                        self.bound += self._coordinate_steps(count)
+                        count = 0
             self.bound += self._coordinate_steps(count)
         return F
 
@@ -601,20 +621,41 @@ cdef void gather(const data_t* X, const task_t* task, NormalMatrix gram) noexcep
 
 
 cdef void outer(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
-    """On and below the diagonal: features of a row rise."""
-    cdef Py_ssize_t at, i, p, q, start
-    cdef double t, u
-    cdef double* row
+    """On and below the diagonal: features of a row rise. Four rows of the sum at a time read each value once."""
+    cdef Py_ssize_t at, i, j, p, q, start, stop
+    cdef double t, u, u1, u2, u3, v
+    cdef scores_t row, row1, row2, row3
     for at in range(task.start, task.stop):
         i, t = task.who[at], task.root[at] * task.root[at]
-        start = row_begin(X, i)
-        for p in range(start, row_end(X, i)):
+        start, stop = row_begin(X, i), row_end(X, i)
+        p = start
+        while p + 4 <= stop:
+            u, row = t * value(X, i, p), &gram.total[feature(X, i, p), 0]
+            u1, row1 = t * value(X, i, p + 1), &gram.total[feature(X, i, p + 1), 0]
+            u2, row2 = t * value(X, i, p + 2), &gram.total[feature(X, i, p + 2), 0]
+            u3, row3 = t * value(X, i, p + 3), &gram.total[feature(X, i, p + 3), 0]
+            for q in range(start, p + 1):
+                j, v = feature(X, i, q), value(X, i, q)
+                row[j] += u * v
+                row1[j] += u1 * v
+                row2[j] += u2 * v
+                row3[j] += u3 * v
+            j, v = feature(X, i, p + 1), value(X, i, p + 1)
+            row1[j] += u1 * v
+            row2[j] += u2 * v
+            row3[j] += u3 * v
+            j, v = feature(X, i, p + 2), value(X, i, p + 2)
+            row2[j] += u2 * v
+            row3[j] += u3 * v
+            row3[feature(X, i, p + 3)] += u3 * value(X, i, p + 3)
+            p += 4
+        for p in range(p, stop):
             u, row = t * value(X, i, p), &gram.total[feature(X, i, p), 0]
             for q in range(start, p + 1):
                 row[feature(X, i, q)] += u * value(X, i, q)
         if X.bias >= 0:
             u, row = t * X.bias, &gram.total[X.n, 0]
-            for q in range(start, row_end(X, i)):
+            for q in range(start, stop):
                 row[feature(X, i, q)] += u * value(X, i, q)
             row[X.n] += u * X.bias
 
