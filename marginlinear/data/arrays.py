@@ -259,8 +259,8 @@ def compressed(X: Any, given: bool) -> CSR:
         data = array_of(X.data, "X: data").view()
         if data.ndim != 1:
             raise ValueError(f"X: data has shape {data.shape}: one dimension is needed")
-        csr = CSR(np.ascontiguousarray(real_values(data)), own_features(indices, n, given), own(indptr, np.int64, given),
-                  int(n), container)
+        csr = CSR(np.ascontiguousarray(real_values(data)), own_features(indices, n, given),
+                  own(indptr, np.int64, given), int(n), container)
     csr.in_order = getattr(X, "in_order", False)
     return csr
 
