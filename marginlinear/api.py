@@ -181,7 +181,7 @@ def train(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | No
     the rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once. The folds
     of `probability` are made of such rows too, with a kernel as well.
 
-    A binary method takes a copy of a sparse X of more than 65,536 features, as large as X at most, for the time of the
+    A binary method takes a copy of a sparse X of more than 131,072 features, as large as X at most, for the time of the
     fit: frequent features side by side, those that occur in one row only as one. X itself is never changed.
     """
     return fit_model(X, y, ConvergenceWarning, solver=solver, classes=classes, class_weight=class_weight,

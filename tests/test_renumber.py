@@ -9,6 +9,7 @@ from marginlinear._core import renumber as module
 from marginlinear._core.renumber import renumber
 from marginlinear._core.rows import Rows
 from marginlinear.api import fit_model
+from marginlinear.data import arrays as door
 from marginlinear.data.arrays import CSR
 
 SEEDS = range(6)
@@ -16,7 +17,8 @@ SEEDS = range(6)
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    """Small rows are renumbered as large ones are."""
+    """Small rows are copied and renumbered as large ones are."""
+    monkeypatch.setattr(door, "NARROW", 0)
     monkeypatch.setattr(module, "FEW", 0)
 
 

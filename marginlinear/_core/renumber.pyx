@@ -24,7 +24,7 @@ from marginlinear._core.rows cimport (
 from marginlinear.threads import run_chunks
 
 # Of so few features all weights stay near a core, whatever their order.
-FEW = 65536
+FEW = 131072
 # Features whose weights are in a core's own cache most of the time.
 NEAR = 32768
 cdef enum:

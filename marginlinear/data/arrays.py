@@ -4,8 +4,9 @@ Loops without the GIL go where an index leads, and look at none of them. So noth
 before it has come through `held` or `as_rows`, which promise for as long as it is used:
 
     indices and indptr are this package's own: a copy, unless their memory cannot be written to. Stale flags, a
-    callback, another thread or whoever else has the arrays cannot change what was checked. A copy is 4 bytes a stored
-    value; memory maps opened for reading, and what has come through the door before, need none.
+    callback, another thread or whoever else has the arrays cannot change what was checked. A copy is 2 bytes a stored
+    value where features are few, else 4; memory maps opened for reading, and what has come through the door before,
+    need none.
     Lengths, order and range of the copies are checked, and values are finite.
     SciPy's own loops, which convert from other formats and sort, get checked copies too.
 
@@ -21,10 +22,12 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from marginlinear._core.rows import OrderError, Rows
+from marginlinear._core.rows import OrderError, Rows, narrowed
 from marginlinear._typing import AnyArray, FloatArray, IntArray, RealArray
 from marginlinear.errors import RowError
 
+# Features that uint16 numbers hold.
+NARROW = 2**16
 # What `held` returns: a dense array, a CSR, or a Pager, whose rows are on disk.
 HeldRows: TypeAlias = Any
 
@@ -285,7 +288,7 @@ def compressed(X: Any, given: bool) -> CSR:
         data = array_of(X.data, "X: data").view()
         if data.ndim != 1:
             raise ValueError(f"X: data has shape {data.shape}: one dimension is needed")
-        csr = CSR(np.ascontiguousarray(real_values(data)), own(indices, np.int32 if wide else indices.dtype, given),
+        csr = CSR(np.ascontiguousarray(real_values(data)), own_features(indices, n, given),
                   own(indptr, np.int64, given), int(n), container)
     csr.in_order = getattr(X, "in_order", False)
     return csr
@@ -306,6 +309,15 @@ def own(array: AnyArray, dtype: npt.DTypeLike, given: bool = False) -> AnyArray:
     if given or (np.may_share_memory(found, array) and read_only(array)):
         return found
     return sealed(found.copy() if np.may_share_memory(found, array) else found)
+
+
+def own_features(indices: IntArray, n: int, given: bool) -> IntArray:
+    """`own` of the numbers of n features: what is copied, as uint16 numbers where these hold them."""
+    if indices.dtype == np.int32 and n <= NARROW and not (given or read_only(indices)):
+        found = narrowed(np.ascontiguousarray(indices))
+        if found is not None:
+            return sealed(found)
+    return own(indices, indices.dtype if indices.dtype == np.uint16 else np.int32, given)
 
 
 def sealed(array: AnyArray) -> AnyArray:
