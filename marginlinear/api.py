@@ -234,8 +234,10 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
             raise ValueError(f"class_weight = {class_weight!r} is for one label a row: leave it out")
         require_label_sets(method, params)
     width = shape_of(X)[1]
+    # A model of a kernel has rows.
+    spare = shared is None and values.get("kernel") is None
     sample, labels, found, sets = once(shared, "data", lambda: checked_data(
-        method, X, y, classes, class_weight, sample_weight, given, overwrite_rows, spare=shared is None))
+        method, X, y, classes, class_weight, sample_weight, given, overwrite_rows, spare))
     fitting.require_features(width, values, run_values)
     table = None if given or table is None or table.n_features != width else table
     fit = ModelFit(labels, table, method, values, run_values, found, width, around["scale"], sets)
@@ -259,7 +261,7 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
         watch.observers.append(saved)
     raises = watched["on_interrupt"] == ON_INTERRUPT.choices[0]
     model, whole = watched_model(fit, sample, watch, saved, raises, start=start, cancel=cancel, shared=shared,
-                                 overwrite_rows=(overwrite_rows or shared is None) and folded is None)
+                                 overwrite_rows=(overwrite_rows or spare) and folded is None)
     model.calibration = own
     if folded is not None and whole:
         try:

@@ -9,6 +9,7 @@ from marginlinear._core import renumber as module
 from marginlinear._core.renumber import renumber
 from marginlinear._core.rows import Rows
 from marginlinear.api import Shared, fit_model
+from marginlinear.data import arrays as door
 from marginlinear.data.arrays import CSR, held
 from marginlinear.data.kernels import GramCache
 
@@ -19,6 +20,7 @@ SEEDS = range(6)
 def few(monkeypatch):
     """Small rows are renumbered as large ones are."""
     monkeypatch.setattr(module, "FEW", 0)
+    monkeypatch.setattr(door, "NARROW", 0)
 
 
 def words(seed, m=40, n=120, dtype=np.float64):

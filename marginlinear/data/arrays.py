@@ -24,6 +24,8 @@ import numpy.typing as npt
 from marginlinear._core.rows import OrderError, Rows
 from marginlinear._typing import AnyArray, FloatArray, IntArray, RealArray
 
+# Features that uint16 holds.
+NARROW = 1 << 16
 # What `held` returns: a dense array, a CSR, or a Pager, whose rows are on disk.
 HeldRows: TypeAlias = Any
 
@@ -248,14 +250,16 @@ def compressed(X: Any, given: bool, spare: bool = False) -> CSR:
     if len(indptr) != (max(1, len(indptr)) if m is None else m + 1):
         raise ValueError(f"X: indptr has {len(indptr)} entries for {m or 0} rows: one more than rows is needed")
     wide = indices.dtype not in (np.int32, np.uint16)
-    if wide and len(indices) and not (indices.min() >= 0 and indices.max() < n):
+    # Without a sign, a negative one is larger than all others.
+    inside = not len(indices) or indices.view(indices.dtype.str.replace("i", "u")).max() < n
+    if wide and not inside:
         # Before the conversion, which would fold a wrong index into a right one.
         raise ValueError(f"X has feature numbers from {indices.min()} to {indices.max()}, outside 0 to {n - 1}")
     equal = getattr(X, "equal", None) if given else None
     if equal is not None:
         csr = CSR(None, own(indices, np.int32, given), own(indptr, np.int64, given), int(n), container, equal)
     else:
-        kind = np.int32 if wide else indices.dtype
+        kind = np.uint16 if spare and inside and n <= NARROW else np.int32 if wide else indices.dtype
         data = array_of(X.data, "X: data").view()
         if data.ndim != 1:
             raise ValueError(f"X: data has shape {data.shape}: one dimension is needed")

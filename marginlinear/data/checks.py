@@ -51,8 +51,10 @@ def places_in(classes: AnyArray, y: AnyArray) -> IntpArray:
     return np.where(classes[places] == y, places, -1)
 
 
-def training_data(X: Any, y: Any, sample_weight: Any, square: bool = False, overwrite_rows: bool = False,
-                  regression: bool = False, spare: bool = False) -> tuple[HeldRows, AnyArray, FloatArray, IntpArray | None]:
+def training_data(
+    X: Any, y: Any, sample_weight: Any, square: bool = False, overwrite_rows: bool = False, regression: bool = False,
+    spare: bool = False,
+) -> tuple[HeldRows, AnyArray, FloatArray, IntpArray | None]:
     """(X as `held` has it, y, instance weights, numbers of the rows kept): checked, without the rows of weight 0.
 
     Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. overwrite_rows:
