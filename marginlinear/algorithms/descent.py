@@ -61,7 +61,7 @@ class Sweeper(Sweeps, Protocol):
 
 # Of sweeps one row after another.
 PLAIN = Pace(3, 12, 10.0, 10)
-# A pass over the weights tells ||W||^2. None is made where an estimate promises no end even if ||W||^2 is this many times
+# A pass over the weights tells ||W||^2: none where an estimate promises no end even if ||W||^2 is this many times
 # what the last one told.
 GROWTH = 4.0
 # Of the first sweeps, without a centre, estimates are good enough to ask for checks alone.
