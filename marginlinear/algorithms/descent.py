@@ -114,7 +114,7 @@ class Descent:
         self.stopped, self.route, self.runaways = None, "cd", 0
         self.goal, self.renewal = tol, 0.0
         self.next_check, self.checked_estimate, self.gaps = FIRST_CHECK, math.inf, []
-        self.at_zero, self.half = engine.loss_at_zero(), math.inf
+        self.at_zero = engine.loss_at_zero()
         self.newton, self.newton_cost = None, newton
         if algorithm == "newton" and newton is not None:
             newton.require(engine)
@@ -234,15 +234,15 @@ class Descent:
         engine, incumbent = self.engine, self.incumbent
         estimate += engine.norm_gap
         scheduled = engine.n_iter >= self.next_check
-        if not scheduled and not self._promising(estimate, GROWTH * self.half):
+        if not scheduled and not self._promising(estimate, GROWTH * engine.iterates.last_sqnorm):
             return None
-        self.half = 0.5 * engine.iterates.sqnorm()
+        sqnorm = engine.iterates.sqnorm()
         if scheduled and self.route == "cd" and engine.n_iter < EARLY:
             incumbent.raise_bound(engine.dual())
             self._update_skip()
             self.next_check = scheduled_after(engine.n_iter)
             scheduled = False
-        if not scheduled and not self._promising(estimate, self.half):
+        if not scheduled and not self._promising(estimate, sqnorm):
             return None
         self.checked_estimate = min(self.checked_estimate, estimate)
         check = self.check()
@@ -250,9 +250,9 @@ class Descent:
             self.accelerator.judge(self.skip, self.wanted)
         return check
 
-    def _promising(self, estimate: float, half: float) -> bool:
-        """Whether an estimated gap is small enough to end, 1/2 ||W||^2 being `half`: the larger, the sooner."""
-        primal = max(self.engine.loss + half, self.incumbent.bound)
+    def _promising(self, estimate: float, sqnorm: float) -> bool:
+        """Whether an estimated gap is small enough to end where ||W||^2 is `sqnorm`: the larger, the sooner."""
+        primal = max(self.engine.loss + 0.5 * sqnorm, self.incumbent.bound)
         left = estimate - max(0.0, primal - self.incumbent.objective)
         small = left <= allowance(self.goal, primal) or estimate <= self.renewal * self.engine.reference_gap
         return small and estimate <= 0.8 * self.checked_estimate
