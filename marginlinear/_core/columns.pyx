@@ -8,8 +8,7 @@ from libc.stdint cimport int32_t
 from marginlinear._core.rows cimport SLICE, Rows, data_t, feature, row_begin, row_end, value
 
 cdef enum:
-    BLOCK = 256       # values of a row that are looked at before those that are wanted are put
-    ROOM = 8388608    # values that there is room for at first, if there are so many
+    BLOCK = 256    # values of a row that are looked at before those that are wanted are put
 
 cdef enum Work:
     COUNT     # how many values each feature has
@@ -81,7 +80,7 @@ cdef class Columns:
         """For so many more values, those that are there kept. What is not written to takes no memory."""
         cdef Py_ssize_t kept = self.begins[self.n], room
         if kept + more > self.values.shape[0]:
-            room = min(max(ROOM, 2 * (kept + more)), np.asarray(self.counts).sum())
+            room = min(2 * (kept + more), np.asarray(self.counts).sum())
             values, who = np.empty(room), np.empty(room, dtype=np.int32)
             values[:kept], who[:kept] = self.values[:kept], self.who[:kept]
             self.values, self.who = values, who
