@@ -92,7 +92,7 @@ def spread(each: FloatArray, indptr: IntArray) -> RealArray:
     return cast(RealArray, found)
 
 
-def held(X: Any, given: bool = False, finite: bool = True) -> HeldRows:
+def held(X: Any, given: bool = False, finite: bool = True, spare: bool = False) -> HeldRows:
     """X as a dense array or a CSR that nobody else can change the structure of.
 
     Parameters
@@ -103,6 +103,8 @@ def held(X: Any, given: bool = False, finite: bool = True) -> HeldRows:
         Whether nobody else has X any more: its arrays are used as they are.
     finite : bool
         Whether those of a data frame are, so that a column of it is named.
+    spare : bool
+        Whether nobody else will have the result: its indices can be written to where they are a copy, its values never.
 
     Raises
     ------
@@ -111,7 +113,7 @@ def held(X: Any, given: bool = False, finite: bool = True) -> HeldRows:
     """
     if is_paged(X):
         return X
-    return sparse_rows(X, -1.0, given)[0] if is_sparse(X) else dense_table(X, finite)
+    return sparse_rows(X, -1.0, given, spare=spare)[0] if is_sparse(X) else dense_table(X, finite)
 
 
 def checked(X: Any) -> Any:
@@ -234,9 +236,9 @@ def numbers_of(name: object, column: Any) -> AnyArray:
     return found
 
 
-def sparse_rows(X: Any, bias: float, given: bool, threads: int | None = 1) -> tuple[CSR, Rows]:
+def sparse_rows(X: Any, bias: float, given: bool, threads: int | None = 1, spare: bool = False) -> tuple[CSR, Rows]:
     """(CSR, Rows) of a sparse X: see `held`. Of a Store, who does not go over its parts gets all rows, verified."""
-    csr = compressed(X.in_memory(), True) if is_stored(X) else compressed(X, given)
+    csr = compressed(X.in_memory(), True) if is_stored(X) else compressed(X, given, spare)
     try:
         rows = rows_of(csr, bias, threads)
     except OrderError:
@@ -259,7 +261,7 @@ def rows_of(csr: CSR, bias: float, threads: int | None) -> Rows:
     return Rows.from_csr(csr.data, *structure)
 
 
-def compressed(X: Any, given: bool) -> CSR:
+def compressed(X: Any, given: bool, spare: bool = False) -> CSR:
     """A CSR of arrays that are not checked against each other yet, but for the number of rows."""
     m, container = None, getattr(X, "container", None)
     if not is_compressed(X):
@@ -288,8 +290,10 @@ def compressed(X: Any, given: bool) -> CSR:
         data = array_of(X.data, "X: data").view()
         if data.ndim != 1:
             raise ValueError(f"X: data has shape {data.shape}: one dimension is needed")
-        csr = CSR(np.ascontiguousarray(real_values(data)), own_features(indices, n, given),
-                  own(indptr, np.int64, given), int(n), container)
+        values = np.ascontiguousarray(real_values(data))
+        if spare:
+            values.flags.writeable = False
+        csr = CSR(values, own_features(indices, n, given, spare), own(indptr, np.int64, given), int(n), container)
     csr.in_order = getattr(X, "in_order", False)
     return csr
 
@@ -303,21 +307,23 @@ def integers(array: Any, name: str) -> IntArray:
     return found
 
 
-def own(array: AnyArray, dtype: npt.DTypeLike, given: bool = False) -> AnyArray:
-    """The same numbers in C order where nobody else can write: a copy, unless `given`, or the memory is read-only."""
+def own(array: AnyArray, dtype: npt.DTypeLike, given: bool = False, spare: bool = False) -> AnyArray:
+    """The same numbers in C order where nobody else can write: a copy, unless `given`, or the memory is read-only. A
+    `spare` copy can be written to."""
     found = np.ascontiguousarray(array, dtype=dtype)
     if given or (np.may_share_memory(found, array) and read_only(array)):
         return found
-    return sealed(found.copy() if np.may_share_memory(found, array) else found)
+    found = found.copy() if np.may_share_memory(found, array) else found
+    return found if spare else sealed(found)
 
 
-def own_features(indices: IntArray, n: int, given: bool) -> IntArray:
+def own_features(indices: IntArray, n: int, given: bool, spare: bool) -> IntArray:
     """`own` of the numbers of n features: what is copied, as uint16 numbers where these hold them."""
     if indices.dtype == np.int32 and n <= NARROW and not (given or read_only(indices)):
         found = narrowed(np.ascontiguousarray(indices))
         if found is not None:
-            return sealed(found)
-    return own(indices, indices.dtype if indices.dtype == np.uint16 else np.int32, given)
+            return found if spare else sealed(found)
+    return own(indices, indices.dtype if indices.dtype == np.uint16 else np.int32, given, spare)
 
 
 def sealed(array: AnyArray) -> AnyArray:

@@ -60,17 +60,19 @@ def places_in(classes: AnyArray, y: AnyArray) -> IntpArray:
     return np.where(classes[places] == y, places, -1)
 
 
-def training_data(X: Any, y: Any, sample_weight: Any, square: bool = False, overwrite_rows: bool = False,
-                  regression: bool = False) -> tuple[HeldRows, AnyArray, FloatArray, IntpArray | None]:
+def training_data(
+    X: Any, y: Any, sample_weight: Any, square: bool = False, overwrite_rows: bool = False, regression: bool = False,
+    spare: bool = False,
+) -> tuple[HeldRows, AnyArray, FloatArray, IntpArray | None]:
     """(X as `held` has it, y, instance weights, numbers of the rows kept): checked, without the rows of weight 0.
 
     Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. overwrite_rows:
-    X may be overwritten, as nothing else reads it any more. regression: y are targets.
+    X may be overwritten, as nothing else reads it any more. regression: y are targets. spare: as of `held`.
     """
     require_unmasked(X, y)
     frame = X if is_frame(X) else None
     # Rows of weight 0 are not there, whatever is in them.
-    X = held(X, overwrite_rows, finite=False)
+    X = held(X, overwrite_rows, finite=False, spare=spare and not overwrite_rows)
     y, factors, kept = labels_and_weights(X, y, sample_weight, regression)
     m, n = shape_of(X)
     if square and n != m:
