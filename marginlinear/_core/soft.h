@@ -141,7 +141,7 @@ static void ml_soft(const double *g, const double *c, Py_ssize_t n, double *own,
         ml_soft_baseline(g, c, n, own, curvature, loss);
 }
 
-static void ml_entropy(double *x, Py_ssize_t n) {
+static inline void ml_entropy(double *x, Py_ssize_t n) {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
         ml_entropy_avx512(x, n);
     else if (__builtin_cpu_supports("avx2"))
@@ -166,7 +166,7 @@ static void ml_soft(const double *g, const double *c, Py_ssize_t n, double *own,
 }
 
 
-static void ml_entropy(double *x, Py_ssize_t n) {
+static inline void ml_entropy(double *x, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; ++i)
         x[i] = x[i] > -1 ? fabs(x[i]) < 1e-5 ? x[i] * x[i] * (1 / 2. - x[i] * (1 / 6. - x[i] / 12.))
                                              : (1 + x[i]) * log1p(x[i]) - x[i] : 1;
