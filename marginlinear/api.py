@@ -181,7 +181,7 @@ def train(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | No
     the rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once. The folds
     of `probability` are made of such rows too, with a kernel as well.
 
-    A binary method takes a copy of a sparse X of more than 65,536 features, as large as X at most, for the time of the
+    A binary method takes a copy of a sparse X of more than 131,072 features, as large as X at most, for the time of the
     fit: frequent features side by side, those that occur in one row only as one. X itself is never changed.
     """
     return fit_model(X, y, ConvergenceWarning, solver=solver, classes=classes, class_weight=class_weight,
@@ -234,8 +234,10 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
             raise ValueError(f"class_weight = {class_weight!r} is for one label a row: leave it out")
         require_label_sets(method, params)
     width = shape_of(X)[1]
+    # A model of a kernel has rows.
+    spare = shared is None and values.get("kernel") is None
     sample, labels, found, sets = once(shared, "data", lambda: checked_data(
-        method, X, y, classes, class_weight, sample_weight, given, overwrite_rows))
+        method, X, y, classes, class_weight, sample_weight, given, overwrite_rows, spare))
     fitting.require_features(width, values, run_values)
     table = None if given or table is None or table.n_features != width else table
     fit = ModelFit(labels, table, method, values, run_values, found, width, around["scale"], sets)
@@ -259,7 +261,7 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
         watch.observers.append(saved)
     raises = watched["on_interrupt"] == ON_INTERRUPT.choices[0]
     model, whole = watched_model(fit, sample, watch, saved, raises, start=start, cancel=cancel, shared=shared,
-                                 overwrite_rows=overwrite_rows and folded is None)
+                                 overwrite_rows=(overwrite_rows or spare) and folded is None)
     model.calibration = own
     if folded is not None and whole:
         try:
@@ -296,15 +298,15 @@ def once(shared: Shared | None, name: str, make: Callable[[], Made]) -> Made:
 
 
 def checked_data(method: Method, X: Any, y: Any, classes: Any, class_weight: Any, sample_weight: Any, square: bool,
-                 overwrite_rows: bool) -> tuple[Sample, Any, Any, LabelSets | None]:
+                 overwrite_rows: bool, spare: bool) -> tuple[Sample, Any, Any, LabelSets | None]:
     """(Sample, the labels that the model is to know, those among them that rows have, LabelSets of several labels a
-    row); None where there are none."""
+    row); None where there are none. `spare`: as of `held`."""
     if method.one_class and not is_paged(X):
         y = np.ones(shape_of(X)[0])
     elif method.classifies and are_label_sets(y):
         y = label_sets_of(y, classes)
     data, y, factors, kept = training_data(X, y, sample_weight, square=square, overwrite_rows=overwrite_rows,
-                                           regression=method.regression)
+                                           regression=method.regression, spare=spare)
     ones = np.broadcast_to(1.0, len(y))
     if not method.classifies:
         sample = Sample(data, y if method.regression else np.ones(len(y), dtype=np.int32), factors, ones, kept)
@@ -328,11 +330,11 @@ def watched_model(fit: ModelFit, sample: Sample, watch: Any, saved: Checkpoint |
     try:
         model, whole = fit.model(sample, watch=watch, **given), True
     except (KeyboardInterrupt, Stopped) as end:
-        if not watch.knows:
+        status = STOPPED if isinstance(end, Stopped) else INTERRUPTED
+        if status == INTERRUPTED and not watch.knows:
             raise
         if saved is not None:
             saved.write(watch.start())
-        status = STOPPED if isinstance(end, Stopped) else INTERRUPTED
         if raises and status == INTERRUPTED:
             raise Interrupted(lambda: watch.model(status)) from None
         model, whole = watch.model(status), False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, SupportsInt
 
@@ -22,22 +22,41 @@ def needed(what: str, extra: str) -> str:
             f"'marginlinear[{extra}]'")
 
 
+def did_you_mean(typed: str, known: Mapping[str, str]) -> str:
+    """A hint at what was meant, by its name in small letters, where one of the `known` {such a name: name} is near."""
+    from difflib import get_close_matches
+
+    near = [typed] * (typed in known) or get_close_matches(typed, known, 1, 0.65) or [
+        name for name in known if min(len(name), len(typed)) > 2 and (name.startswith(typed) or typed.startswith(name))]
+    return f" (did you mean {known[near[0]]}?)" if near else ""
+
+
 class DataError(ValueError):
-    """A file holds something that must not be read: `path:line:column: what is wrong, and the fix`.
+    """A file holds something that must not be read: `path:line:column: what is wrong; the fix`.
 
     Attributes
     ----------
     path : str
         The file's name as given, `<stdin>` for standard input.
     line, column : int
-        Counted from 1, column in bytes; 0 where the error belongs to the whole file (and then not printed).
+        Counted from 1, column in bytes, or of a table the cell's; 0 where the error belongs to the whole file (and
+        then not printed).
     reason : str
+        What is wrong, and the fix.
+    fix : str
+        The end of `reason` that is the same of all errors of one kind; empty where they have none.
     """
 
-    def __init__(self, path: object, line: int, column: int, reason: str) -> None:
+    def __init__(self, path: object, line: int, column: int, reason: str, fix: str = "") -> None:
         place = f"{path}:{line}:{column}" if line else str(path)
+        reason = f"{reason}; {fix}" if fix else reason
         super().__init__(f"{place}: {reason}")
-        self.path, self.line, self.column, self.reason = str(path), line, column, reason
+        self.path, self.line, self.column, self.reason, self.fix = str(path), line, column, reason, fix
+
+    @property
+    def fault(self) -> str:
+        """The error without its fix."""
+        return str(self).removesuffix(f"; {self.fix}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path, self.line, self.column, self.reason), self.__dict__

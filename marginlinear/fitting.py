@@ -15,6 +15,7 @@ from marginlinear._core.rows import finite
 from marginlinear.data.labels import require_words
 from marginlinear.errors import Stopped
 from marginlinear.memory import memory
+from marginlinear.options import did_you_mean
 from marginlinear.problem import Run
 from marginlinear.threads import MANY, default_threads
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from marginlinear.problem import Info, Problem, Solution
     from marginlinear.registry import Method
 
+# Keywords of `train`, and of what else trains, that are no parameters of a method.
+OTHERS = (P.SOLVER.name, "class_weight", "sample_weight", *(param.name for param in P.AROUND))
 # Arrays of weights that any fit holds at once: where it is, the best weights so far, and those of its duals.
 HELD = 3
 
@@ -165,8 +168,10 @@ class Watch:
 
     @property
     def knows(self) -> bool:
-        """Whether there is something so far."""
-        return bool(self.fits)
+        """Whether there is something so far: weights, or columns of them, that are not all 0."""
+        states = [fit.state() for fit in self.fits[-1:]]
+        return any(column is not None and np.any(column.get("W", True))
+                   for state in states for column in state.get("columns", [state]))
 
     def start(self) -> Start:
         """The Start of what there is so far."""
@@ -312,7 +317,8 @@ def resolved(method: Method, params: Mapping[str, Any]) -> tuple[dict[str, Any],
     known = {p.name: p for p in (*method.run, *method.takes)}
     for name in params:
         if name not in known:
-            raise TypeError(f"{method.name} has no parameter {name!r}: it takes {', '.join(known)}")
+            raise TypeError(f"{method.name} has no parameter {name!r}{_meant(name, known)}: "
+                            f"it takes {', '.join(known)}")
     run_values = P.resolve(method.run, params)
     if run_values["algorithm"] not in method.routes:
         raise ValueError(f"algorithm = {run_values['algorithm']!r} is not a route of {method.name}: give "
@@ -320,6 +326,14 @@ def resolved(method: Method, params: Mapping[str, Any]) -> tuple[dict[str, Any],
     run_values["shared"] = (run_values["threads"] or 1) >= MANY
     run_values["threads"] = run_values["threads"] or default_threads()
     return P.resolve(method.takes, params), run_values
+
+
+def _meant(name: str, known: Mapping[str, P.Param]) -> str:
+    """A hint at the keyword that was meant, which a letter of the command line may stand for."""
+    letters = {param.letter: param.name for param in (*known.values(), P.SOLVER) if param.letter}
+    if name in letters:
+        return f" (did you mean {letters[name]}?)"
+    return did_you_mean(name, (*known, *OTHERS))
 
 
 def effective(method: Method, values: dict[str, Any], run_values: dict[str, Any]) -> dict[str, Any]:

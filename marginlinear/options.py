@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from marginlinear import params
+from marginlinear import errors, params
 from marginlinear.params import Param
 
 HELP = Param("help", str, None, "show the options that are used most and exit; all: every one in full; man: the manual "
@@ -141,13 +141,9 @@ LIBSVM = {"-b": "probability"}
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint at what was meant, where something known is near."""
-    from difflib import get_close_matches
-
     bare = {flag.lstrip("-").lower(): flag for flag in known}
     typed = LIBSVM[word] if LIBSVM.get(word) in bare else word.lstrip("-").lower()
-    near = [typed] * (typed in bare) or get_close_matches(typed, bare, 1, 0.65) or [
-        name for name in bare if min(len(name), len(typed)) > 2 and (name.startswith(typed) or typed.startswith(name))]
-    return f" (did you mean {bare[near[0]]}?)" if near else ""
+    return errors.did_you_mean(typed, bare)
 
 
 def _checked(param: Param, flag: str, text: str) -> Any:

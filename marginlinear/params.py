@@ -55,6 +55,8 @@ class Param(NamedTuple):
         Whether a text such as 0.05mC is taken too: that number times m C, m the sum of the rows' weights.
     brief : str
         The line of `--help`, where the first clause of `help` is too long for one.
+    hint : str
+        What a refusal adds to the domain.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Param(NamedTuple):
     grid: str = ""
     relative: bool = False
     brief: str = ""
+    hint: str = ""
 
     @property
     def flag(self) -> str:
@@ -150,7 +153,7 @@ class Param(NamedTuple):
         return above and below
 
     def _refusal(self, value: object, beyond: str = "") -> ValueError:
-        allowed = (self.allowed or "True or False") + beyond
+        allowed = (self.allowed or "True or False") + beyond + self.hint
         return ValueError(f"{self.name.rstrip('_')} = {value!r} is not allowed: give {allowed}")
 
 
@@ -204,7 +207,8 @@ KERNEL = Param("kernel", str, None, "kernel in place of a linear model: linear x
                choices=("linear", "poly", "rbf", "sigmoid"), letter="t", numbered=True,
                python=("precomputed", callable), brief="a kernel")
 GAMMA = Param("gamma", float, None, "gamma of poly, rbf and sigmoid (default: 1/features)", "(0, inf)", letter="g",
-              needs=("kernel", ("poly", "rbf", "sigmoid")))
+              needs=("kernel", ("poly", "rbf", "sigmoid")), hint=", or leave it out for 1/features, which scikit-learn "
+              "calls 'auto'; its 'scale' is 1/(features * variance of all values)")
 DEGREE = Param("degree", int, 3, "degree of poly", "[0, 1000]", letter="d", needs=("kernel", ("poly",)))
 COEF0 = Param("coef0", float, 0.0, "coef0 of poly and sigmoid", "(-inf, inf)", letter="r",
               needs=("kernel", ("poly", "sigmoid")))
@@ -369,7 +373,15 @@ def metrics_of(method: Predicting, metric: str | Sequence[str] | None, multilabe
         if name not in kind:
             what = f"{method.name} predicts{' of rows of several labels' if multilabel else ''}"
             raise ValueError(f"metric = {name!r} does not measure what {what}: give {' | '.join(kind)}")
-    return tuple(dict.fromkeys(names))
+    return once_each(names)
+
+
+def once_each(metrics: Sequence[str]) -> tuple[str, ...]:
+    """The names; ValueError for one that is there twice."""
+    for at, name in enumerate(metrics):
+        if name in metrics[:at]:
+            raise ValueError(f"metric: {name} is named twice: give each metric once")
+    return tuple(metrics)
 
 
 def is_used(param: Param, values: Mapping[str, Any]) -> bool:

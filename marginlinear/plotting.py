@@ -23,7 +23,7 @@ from marginlinear.data.checks import places_in
 from marginlinear.errors import needed
 from marginlinear.margins import MarginStatistics, evaluate, margin_norm
 from marginlinear.model import Model
-from marginlinear.params import METRICS, RELATIVE, amount, is_relative
+from marginlinear.params import ERRORS, METRICS, RELATIVE, amount, is_relative
 from marginlinear.selection.tables import is_number, read_log, read_table
 
 if TYPE_CHECKING:
@@ -404,7 +404,8 @@ class SearchDisplay:
     lines_ : list of matplotlib Line2D
         One for each combination of the other parameters.
     best_ : matplotlib Line2D
-        The point of the best score, the first of equal ones.
+        The point of the best score, the first of equal ones: the least where the column's name, or the table's
+        `metric`, is that of an error, such as mse.
     best : dict
         Its row.
     ax_, figure_ : matplotlib Axes, Figure
@@ -446,7 +447,8 @@ class SearchDisplay:
             raise ValueError(f"{param} = {wrong.get(param)!r} in the table is not a number")
         if not self.table:
             raise ValueError(f"no row of the table has a number in its column {self.score!r}")
-        self.best = max(self.table, key=lambda row: row[self.score])
+        metric = self.score if self.score in METRICS else self.table[0].get("metric")
+        self.best = (min if metric in ERRORS else max)(self.table, key=lambda row: row[self.score])
 
     @classmethod
     def from_estimator(cls, search: Any, *, ax: Any = None, param: str = "C", params: Sequence[str] | None = None,

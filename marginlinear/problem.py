@@ -96,7 +96,8 @@ class Problem(NamedTuple):
         import numpy as np
 
         with np.errstate(over="ignore"):
-            costs = C * self.weights
+            costs = self.weights
+            costs *= C
             if not np.isfinite(costs.sum()):
                 raise ValueError("C times the weights of rows and classes overflows: give smaller ones")
         return costs

@@ -36,6 +36,19 @@ def test_features(X, told):
     assert [told is not None] == [bool(notes)] and all(told in note.text for note in notes)
 
 
+@pytest.mark.parametrize("X", [
+    [[0.5, -300.0], [1.0, 0.2]], [[0.5, -1.0], [1.0, 0.2]], [[70.0], [70.0]], np.diag(np.linspace(0.02, 5, 30)),
+    np.diag(np.linspace(1, 60, 30)), np.eye(12)[:, :3] * [1, 5, 20]])
+def test_check_advises_the_same(X):
+    """Of rows in either storage."""
+    for rows in (np.array(X), sparse.csr_array(X)):
+        note = [note.text for note in advising.of_features(rows, option)]
+        found = [finding.advice for finding in ml.check(rows, np.arange(len(X)) % 2).findings
+                 if finding.name == "unscaled"]
+        assert len(note) == len(found) and all(
+            words.split("--scale ")[1].split()[0].strip(",") in note[0] for words in found)
+
+
 def test_equal_values_of_rows_stay_in_one_number(tmp_path):
     """As of binary text scaled to length 1, of which a file keeps one value a row."""
     lines = [f"{i % 2} " + " ".join(f"{j}:2.5" for j in range(1 + i, 90_000, 9_000)) for i in range(9)]
@@ -83,6 +96,24 @@ def test_advice_of_a_model_and_its_search():
     assert names(ml.advice(X, X[:, 0], ml.train(X, X[:, 0], solver="l2svr"))) == ["unscaled"]
     with pytest.raises(TypeError, match="model = 1 is not allowed"):
         ml.advice(X, y, 1)
+
+
+def test_numbers_that_are_classes(tmp_path, monkeypatch, capsys):
+    """Regressions are named, before the fit; whole numbers, few numbers and the targets of a regression are fine."""
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).uniform(size=(60, 2))
+    assert ml.advice(X, X[:, 0], ml.train(X, X[:, 0])) == advising.of_numbers(X[:, 0]) != []
+    assert "solver='l1svr' | 'l2svr' | 'nusvr'" in advising.of_numbers(X[:, 0])[0].text
+    for y in (np.arange(60.0), np.arange(60) % 20 / 2, np.arange(60).astype(str)):
+        assert advising.of_numbers(y) == []
+    ml.dump_libsvm(X, X[:, 0], "d")
+    monkeypatch.setattr("marginlinear.api.fit_model", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train.main(["d", "m"])
+    assert capsys.readouterr().err.startswith("note: labels are 60 different numbers, not all of them whole, and each ")
+    with pytest.raises(ZeroDivisionError):
+        train.main(["-s", "l2svr", "d", "m"])
+    assert "note" not in capsys.readouterr().err
 
 
 def test_the_command_tells_and_can_be_silenced(tmp_path, monkeypatch, capsys):

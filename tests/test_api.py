@@ -318,6 +318,9 @@ def test_arguments_of_the_wrong_kind_are_named(wrong, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("given, kind, words", [
+    ({"B": 1}, TypeError, r"no parameter 'B' \(did you mean bias\?\): it takes"),
+    ({"c": 1}, TypeError, r"\(did you mean C\?\)"), ({"e": 1}, TypeError, r"\(did you mean tol\?\)"),
+    ({"gama": 1}, TypeError, r"\(did you mean gamma\?\)"), ({"solvr": "cs"}, TypeError, r"\(did you mean solver\?\)"),
     ({"callback": 3}, TypeError, r"callback = 3 is not allowed: give a function"),
     ({"class_weight": "uniform"}, ValueError, r"class_weight = 'uniform' .* or .balanced"),
     ({"class_weight": [1, 2]}, TypeError, r"class_weight = \[1, 2\] "),

@@ -279,11 +279,24 @@ def test_a_function_of_the_users_may_change_the_arrays(kernel, solver, names, ro
     assert calls
 
 
+@pytest.mark.parametrize("wrong", [3 + 2**16, 3 - 2**16, 2**16])
+def test_numbers_beyond_uint16_are_not_folded(wrong):
+    """Where few features are copied as uint16 numbers, one outside their range is told as it is."""
+    indices = np.array([0, 3], dtype=np.int32)
+    assert held(CSR(np.ones(2), indices, np.array([0, 2]), 2**16)).indices.dtype == np.uint16
+    assert held(CSR(np.ones(2), indices, np.array([0, 2]), 2**16 + 1)).indices.dtype == np.int32
+    indices[1] = wrong
+    with pytest.raises(ValueError, match=f"feature {wrong}, outside 0 to 9"):
+        held(CSR(np.ones(2), indices, np.array([0, 1, 2]), 10))
+
+
 def test_support_vectors_may_be_changed():
     """A model's own arrays are the user's as well."""
     for name, value in (("indptr", 10**6), ("indices", -1)):
         model = ml.train(sparse.csr_array(table()), Y, solver="l1svc", kernel="rbf")
-        getattr(model.support_rows, name)[3] = value
+        changed = getattr(model.support_rows, name).astype(np.int64 if name == "indptr" else np.int32)
+        changed[3] = value
+        setattr(model.support_rows, name, changed)
         for use in (lambda m: m.predict(table()), lambda m: ml.save_model(m, "model")):
             with pytest.raises(ValueError, match=r"indptr|column -1|feature -1"):
                 use(model)

@@ -132,7 +132,7 @@ def test_a_test_set_like_the_training_set(tmp_path, how):
     assert test.n_features == train.n_features and test.y.tolist() == ["a", "b", "a"]
     # A store that is like another one may be followed, too.
     assert test.meta["features"] == train.meta["features"]
-    with pytest.raises(DataError, match="no column 'age': the columns are 'town', 'label'"):
+    with pytest.raises(DataError, match="no column 'age': the columns are town, label"):
         ml.Store.write(table().drop_columns(["age"]), tmp_path / "no", like=train)
     with pytest.raises(DataError, match="'age' holds string, and numbers in the store"):
         ml.Store.write(table().drop_columns(["age"]).append_column("age", pa.array(["1"] * 5)), tmp_path / "no",
@@ -298,7 +298,7 @@ def test_wrong_labels_are_named(tmp_path, column, words):
 def test_wrong_calls(tmp_path, monkeypatch):
     stream = pa.RecordBatchReader.from_batches(table().schema, table().to_batches())
     for source, given, words in (
-            (table(), {"label": "click"}, "no column 'click': the columns are 'town', 'age', 'label'"),
+            (table(), {"label": "click"}, "no column 'click': the columns are town, age, label"),
             (stream, {}, "column 'town' holds words, and categorical = 'onehot' goes over the rows twice"),
             (table(), {"categorical": "dummy"}, "categorical = 'dummy' is not allowed: give onehot | hash"),
             (table(), {"hash_bits": 20}, "hash_bits = 20 is of no use with categorical = onehot"),

@@ -54,8 +54,10 @@ def test_it_goes_on_after_lines_that_are_wrong(tmp_path, packed):
         with pytest.raises(ml.DataError) as alone:
             ml.load_libsvm(one)
         assert (alone.value.column, alone.value.reason) == (error.column, error.reason)
-    report = ml.check(path, max_errors=2)
-    assert (report.n_errors, len(report.errors), report.ok) == (5, 2, False)
+    report = ml.check(path, max_errors=1)
+    assert (report.n_errors, len(report.errors), report.ok) == (5, 4, False)
+    # Two have no fix.
+    assert report.fixes[""] == 2 and sum(report.fixes.values()) == 5
     assert (report.rows, report.n_features, report.values, report.labels) == (6, 9, 8, {-1: 1, 1: 5})
     found = names_of(report)
     assert found.keys() == {"zeros", "empty_rows", "duplicates", "conflicts", "single_rows", "unused", "single_values"}
@@ -114,11 +116,12 @@ def test_columns_of_no_use():
 CHECKED = [
     ("good", 0, "^good: 3 rows, 2 features, numbered 1 to 2, 4 values .*\nlabels: 2 classes: 1 \\(2\\), 2 \\(1\\)\n"),
     ("zero", 1, "ERROR: 1 row with a feature 0 \\(line 2\\)"), ("--zero-based zero", 0, "numbered 0 to 1"),
-    ("--errors 1 bad", 1, "\n5 lines with an error.*\n  bad:3:10: value 'y' is not a number\n  and 4 others; "),
+    ("--errors 1 bad", 1, "\n5 lines with an error.*\n  bad:3:10: value 'y' is not a number\n  and 1 other; .*\n"
+                          "  bad:5:7: '1:1' comes after index 2\n    indices must rise along a row\n"),
     ("--json bad", 1, '"n_errors": 5, .*"ok": false'), ("none", 1, "can't open input file none"),
     ("empty", 1, "the file has no rows"), ("good bad", 2, "one data_file is needed, not good bad"),
     ("--label a good", 2, "--label is of no use with good"), ("-q t.csv", 1, "no column 'label' of labels"),
-    ("--label b t.csv", 1, "\n1 line with.*\n  t.csv:4:1: 3 cells: 2 are needed"),
+    ("--label b t.csv", 1, "\n1 line with.*\n  t.csv:4:3: 3 cells: 2 are needed"),
     ("--label a --categories b t.csv", 1, "labels: 2 classes: 1 \\(1\\), 2 \\(1\\)"),
     ("--zero-based t.csv", 2, "--zero-based is for LIBSVM's text"), ("--label b --leave-out a t.csv", 1, "0 features"),
 ]
@@ -138,6 +141,24 @@ def test_margin_check(folder, capsys, line, status, words):
     assert check_main(line.split()) == status
     out, err = capsys.readouterr()
     assert re.search(words, out + err), out + err
+
+
+def test_errors_of_a_table(folder, capsys):
+    """Each fix once, with how many lines ask for it; cells as they stand there, and the column that they are in."""
+    rows = ["ü,1", '"It\'s ""x""",1', "1", "2,1", ",2", *(f"x{at},2" for at in range(9)), "3,2"]
+    (folder / "t.csv").write_text("größe,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    assert check_main(["--errors", "3", "t.csv"]) == 1
+    out = capsys.readouterr().out
+    assert ("13 lines with an error, which training would refuse:\n"
+            "  t.csv:4:2: 1 cells: 2 are needed, as in the header\n"
+            "    mend the row: a cell in which a separator stands is put in double quotes\n"
+            "  t.csv:2:1: column 'größe': 'ü' is no finite number\n"
+            "  t.csv:3:1: column 'größe': 'It's \"x\"' is no finite number\n"
+            "  t.csv:7:1: column 'größe': 'x0' is no finite number\n"
+            "  and 8 others; --errors N shows more\n"
+            "    11 lines: mend it, or state the column") in out
+    assert out.count("--leave-out") == 2 and "t.csv:6:1: column 'größe': the cell is empty\n    write a" in out
+    assert [error.line for error in ml.check("t.csv", max_errors=0).errors] == []
 
 
 def test_stores_are_checked(folder):
@@ -189,7 +210,7 @@ def test_lines_are_copied_as_they_are(folder, capsys):
     ("good 1 good", 2, "are one file"), ("good 1 a.gz", 2, "what is written is not packed"),
     ("bad 1 a", 1, "bad:3:10: "),
     ("zero 1 a", 1, "zero:2:1: index 0"), ("t.csv 1 a", 1, "no column 'label'"),
-    ("--label b t.csv 1 a", 1, ":4:1: 3 cells"),
+    ("--label b t.csv 1 a", 1, ":4:3: 3 cells"),
     ("--label b good 1", 2, "it is for a file whose name ends in .csv"), ("good 1 no/a", 1, "no such directory"),
     ("empty 1 a", 1, "no rows"), ("none 1 a", 1, "can't open input file none"), ("/dev/null 1", 1, "no plain file"),
 ])

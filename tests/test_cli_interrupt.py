@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import marginlinear
-from marginlinear.cli.output import Trend, run, span
+from marginlinear.cli.output import StatusLine, Trend, run, span
 
 ROOT = str(Path(marginlinear.__file__).parents[1])
 HARD = ["-s", "cs", "-c", "1e6", "-e", "1e-15", "--time-limit", "50"]
@@ -134,26 +134,44 @@ def test_a_signal_during_an_import_is_not_lost(folder, monkeypatch, number, stat
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
 
 
-@pytest.mark.parametrize("options, shown", [([], True), (["-q"], False)])
-def test_progress_is_one_line_that_goes_away(folder, options, shown):
-    pty = pytest.importorskip("pty")
+def on_terminal(*arguments, width=100, **environment):
+    """What a terminal gets on standard error from a command that succeeds."""
+    pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
     ours, theirs = pty.openpty()
-    done = subprocess.run([sys.executable, "-m", "marginlinear.cli.train", *options, "--no-advice", "-e", "0.5", "d",
-                           "out"], stderr=theirs, stdout=subprocess.DEVNULL, timeout=60)
+    termios.tcsetwinsize(theirs, (24, width))
+    done = subprocess.run([sys.executable, "-m", *arguments], stderr=theirs, stdout=subprocess.DEVNULL, timeout=60,
+                          env={**os.environ, "TQDM_MININTERVAL": "0", "TERM": "xterm", **environment})
     os.close(theirs)
     text = b""
     while chunk := read(ours):
         text += chunk
     os.close(ours)
     assert done.returncode == 0
-    if shown:
-        assert re.search(rb"\rreading d: [12],\d{3} rows, 0\.\d of 0\.5 MB \(\d+%\)\x1b", text)
-        assert re.search(rb"\r\d+ sweeps, certificate \S+ \(ends at \S+\), \d+\.\d s, ", text)
-        assert max(map(len, re.findall(rb"\r([^\r\n\x1b]*)\x1b\[K", text))) < 80
-        assert text.endswith(b"\r\x1b[K")
-        assert b"\n" not in text
-    else:
-        assert text == b""
+    return text.decode()
+
+
+def test_progress_is_one_line_that_goes_away(folder):
+    pytest.importorskip("tqdm", minversion="4.66")  # older ones do not read TQDM_MININTERVAL
+    words = ["marginlinear.cli.train", "--no-advice", "-e", "0.5", "d", "out"]
+    text = on_terminal(*words)
+    assert re.search(r"\rreading d: +\d+%.*\| +\d+k/518k \[.*B/s, [12],\d{3} rows\]", text)
+    assert re.search(r"\r\d+ sweeps \[.* sweeps/s, certificate \S+ \(ends at \S+\), objective \S+\]", text)
+    assert "\n" not in text and text.split("\r")[-2].strip() == text.split("\r")[-1] == ""
+    assert max(map(len, on_terminal(*words, width=40).split("\r"))) == 39
+    assert on_terminal(*words, "-q") == ""
+
+
+def test_progress_without_tqdm_is_a_line_now_and_then(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    clock = iter([0.0, 9.9, 10.0, 10.0, 19.9, 20.0, 20.0])
+    monkeypatch.setattr("marginlinear.cli.output.time.monotonic", lambda: next(clock))
+    with StatusLine(False) as status:
+        for done in (1000, 2000, 3000):
+            status.show("reading d", done, 4000, "B", f"{done} rows")
+        status.show("", 7, None, "sweeps", "certificate 0.5", 3)
+    assert capsys.readouterr().err == ("reading d, 2,000 of 4,000 B, 2000 rows\n"
+                                       "7 sweeps, about 3 s left, certificate 0.5\n")
 
 
 def test_the_time_left_is_that_of_the_trend():

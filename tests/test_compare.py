@@ -427,10 +427,10 @@ def test_csv(tmp_path):
     other.write_text("town,age,kind\nHof,7,no\n")
     assert read_csv(str(other), "kind", like=table.rule).X.tolist() == [[7, 0, 0]]
     for text, message in [("", ":1:1: the file is empty"), ("a,a\n1,2\n", "two columns are called 'a'"),
-                          ("a,b\n1,2\n", "there is no column 'kind'"), ("a,kind\n1\n", ":2:1: 1 cells: 2 are needed"),
+                          ("a,b\n1,2\n", "there is no column 'kind'"), ("a,kind\n1\n", ":2:2: 1 cells: 2 are needed"),
                           ("a,kind\n,1\n", "the cell is empty"), ("a,kind\nx,1\n", "'x' is no finite number"),
-                          ("a,kind\n1,\n", ":2:1: column 'kind': the cell is empty"),
-                          ("a,kind\n1,2\n3,nan\n", ":3:1: column 'kind': 'nan' stands among numbers"),
+                          ("a,kind\n1,\n", ":2:2: column 'kind': the cell is empty"),
+                          ("a,kind\n1,2\n3,nan\n", ":3:2: column 'kind': 'nan' stands among numbers"),
                           ("a,kind\n", "no rows below"), ('a,kind\n"1,2\n', "not CSV")]:
         path.write_text(text)
         with pytest.raises(DataError, match=message):
@@ -460,6 +460,9 @@ def test_the_command(tmp_path, monkeypatch, capsys):
                                 "--splits", "2", "--folds", "2", "g.csv"]) == 0
     told = json.loads((tmp_path / "g.json").read_text())
     assert told["sets"]["g"]["features"] == 2 and told["trials"][0]["train"] == 45
+    (tmp_path / "who").touch()
+    assert margin_compare.main(["-s", "l2svc", "--label", "what", "--groups", "who", "-q", "g.csv"]) == 1
+    assert "who is a column, and there is such a file: for groups give ./who" in capsys.readouterr().err
     assert margin_compare.main(["-s", "l2svc", "--label", "what", "-c", "1", "--given-test", "-q", "-o", "g.json",
                                 "d.csv", "d.t.csv"]) == 0
     told = json.loads((tmp_path / "g.json").read_text())
@@ -471,6 +474,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             ([], 2, "the methods are missing"), (["-s", "l2svc"], 2, "the data files are missing"),
             (["-s", "l2svc", "-"], 2, "standard input is none"), (["-s", "l2svc,xs", "d.csv"], 2, "'xs' is not known"),
             (["-s", "l2svc", "--mu", "0.5", "d.csv"], 2, "--mu is a parameter of none of the methods"),
+            (["-s", "l2svc", "--metric", "auc,auc", "d.csv"], 2, "metric: auc is named twice: give each metric once"),
+            (["-s", "odm", "--grid", "odm:C=1", "--grid", "odm:mu=0", "d.csv"], 2, "in one, odm:C=1,mu=0"),
             (["-s", "l2svc", "-o", "x.txt", "d.csv"], 2, "-o x.txt: give a name that ends in"),
             (["-s", "l2svc", "-o", "d.csv", "d.csv"], 2, "are one file"),
             (["-s", "l2svc", "--outer-folds", "3", "--splits", "2", "d.csv"], 2, "--splits is of random splits"),
@@ -489,6 +494,9 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     both = Comparison.from_json("ab.json")
     assert capsys.readouterr().out == both.to_markdown() and list(both.sets) == ["a", "b"] and both.rope == 0.9
     assert both.trials == found["a"].trials + found["b"].trials and both.counts("accuracy", "cs")[1] == 2
+    assert margin_compare.main(["--rope", "0.9", "--json", "a.json", "b.json"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "ab.json").read_text()
+    assert margin_compare.main(["-s", "l2svc", "--json", "--dry-run", "d.csv"]) == 2
     assert margin_compare.main(["a.json", "a.json"]) == 1 and "the set a is in two" in capsys.readouterr().err
     assert margin_compare.main(["a.json", "r.json"]) == 1 and "not of the same methods" in capsys.readouterr().err
     assert margin_compare.main(["-B", "1", "a.json"]) == 2 and "-B is for a comparison" in capsys.readouterr().err

@@ -111,8 +111,23 @@ def test_other_columns_are_named(frame_of, dates):
 @each
 def test_what_is_missing_is_refused(frame_of):
     _, y = rows()
-    with pytest.raises(ValueError, match=r"row 3, feature 1 is nan"):
-        ml.train(frame_of({"a": [1.0] * 60, "b": [1.0, 2.0, 3.0, None] + [2.0] * 56}), y)
+    frame = frame_of({"a": [1.0] * 60, "b{x}": [1.0, 2.0, 3.0, None] + [2.0] * 56})
+    for call in (lambda: ml.train(frame, y), lambda: ml.search(frame, y, grid="C=1"), lambda: ml.check(frame, y),
+                 lambda: ml.train(np.ones((60, 2)), y).predict(frame)):
+        with pytest.raises(ValueError, match=r"row 3, column 'b\{x\}' is nan: values must be finite: fill in"):
+            call()
+    # But in a row that is not there.
+    ml.train(frame, y, sample_weight=np.arange(60) != 3)
+    with pytest.raises(ValueError, match=r"row 3, column 'b\{x\}' is nan"):
+        ml.train(frame, y, sample_weight=np.arange(60) != 1)
+    assert held(frame_of({"a": [1e308, 1e308], "b": [1e308, 1e308]})).max() == 1e308
+
+
+def test_objects_of_pandas_are_named():
+    pd = pytest.importorskip("pandas", reason="pandas is missing: pip install pandas")
+    for frame in (pd.DataFrame({"a": [1, "x"], "b": [1, 2]}, dtype=object), pd.DataFrame({"a": ["u", "v"]})):
+        with pytest.raises(ValueError, match=r"^X: column 'a' holds (object|str): numbers are needed: convert it"):
+            ml.train(frame, [0, 1])
 
 
 def test_columns_of_one_type_of_pandas_are_not_copied():

@@ -123,14 +123,14 @@ def test_storages_agree(kind, solver):
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("bias", [-1.0, 2.0])
-@pytest.mark.parametrize("values", [3, 30])
+@pytest.mark.parametrize("values", [3, 7, 30])
 def test_sums_of_products(kind, bias, values):
     """Rows of few values are multiplied one by one, others in tiles."""
     rng = np.random.default_rng(0)
     X = sparse.random_array((300, 60), density=values / 60, rng=rng, format="csr", dtype=kind)
     cost = rng.uniform(0.5, 2, 300)
     rows = Rows.from_csr(X.data, X.indices.astype(np.int32), X.indptr.astype(np.int64), 60, bias=bias)
-    assert few_products(rows) == (values == 3)
+    assert few_products(rows) == (values < 30)
     engine = MarginCD(rows, rng.integers(2, size=300).astype(np.int32), cost, [table_of(*TABLES["squared"])])
     Z = X.toarray().astype(float)
     Z = Z if bias < 0 else np.column_stack([Z, np.full(300, bias)])
@@ -152,6 +152,18 @@ def test_exponentials_of_many_rows(m):
     np.testing.assert_allclose(newton.duals_of_rows(), cost * share, rtol=1e-14, atol=1e-300)
     np.testing.assert_allclose(gradient, 1 - x.T @ (np.where(y, 1, -1) * cost * share), rtol=1e-13)
     np.testing.assert_allclose(newton.curvature(), 1 + (x.T * cost * share * (1 - share)) @ x, rtol=1e-9)
+
+
+@pytest.mark.parametrize("m", [9, 300, 1001])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 100.0])
+def test_gaps_of_many_rows(m, size):
+    """The bound of a step, by its gaps, is D at its duals: near those of the margins, far from them and cut off."""
+    X, y = problem(m=m, d=4)
+    engine = MarginCD(Rows.from_dense(size * X), y.astype(np.int32), np.linspace(0.5, 2, m), [table_of(*SOFTPLUS)])
+    newton = MarginNewton(engine)
+    for _ in range(6):
+        newton.step()
+        assert newton.bound == pytest.approx(engine.recomputed_dual(False), rel=1e-11, abs=1e-11)
 
 
 def test_model_duals_certify_a_step_that_leaves_a_large_gradient():

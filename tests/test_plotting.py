@@ -387,6 +387,14 @@ def test_search_along_another_parameter():
     assert len(SearchDisplay.from_table([*many, {**many[0], "C": 2.0}]).lines_) == 12
 
 
+def test_search_by_an_error():
+    """The least is the best where the table says so, or the column; a table without a metric has scores."""
+    table = [{"C": C, "score": score, "metric": "mse", "auc": score} for C, score in [(1, 0.3), (2, 0.2)]]
+    assert [SearchDisplay(table, score=score).best["C"] for score in (None, "auc")] == [2, 1]
+    old = [{"C": row["C"], "score": row["score"], "mae": row["score"]} for row in table]
+    assert [SearchDisplay(old, score=score).best["C"] for score in ("score", "mae")] == [1, 2]
+
+
 def test_search_in_units_of_rows_and_cost():
     table = [{"lambda1": f"{value}mC", "score": 1 - value} for value in (0.1, 0.01, 1)]
     display = SearchDisplay.from_table(table, param="lambda1")
@@ -600,6 +608,7 @@ GOLDEN = [
     ("margins -o a.png nothere m", 1, "", r"margin-plot: can't open input file nothere: No such .*\n"),
     ("margins -o a.png d nothere", 1, "", r"margin-plot: can't open model file nothere: No such .*\n"),
     ("margins -o no/a.png d m", 1, "", r"margin-plot: can't open output file no/a.png: no such directory\n"),
+    ("margins -o a.png m d", 1, "", r"margin-plot: m is a model, .* margin-plot margins data_file model_file \.\.\.\n"),
     ("margins -o a.png bad m", 1, "", r"margin-plot: bad:2:\d: .*\n"),
     ("margins -o a.png d o", 1, "", r"margin-plot: o: its margins have no norm to be divided by: give --raw\n"),
     ("margins --raw -o a.png d m o", 1, "", r"margin-plot: o: the margins of some models are votes, .*\n"),

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from marginlinear.api import train
-from marginlinear.cli.data import read_names, read_weights
+from marginlinear.cli.data import read_names
+from marginlinear.cli.rows import read_weights
 from marginlinear.cli.scale import read_ranges
 from marginlinear.data.columns import table_rows
 from marginlinear.data.reading import MEMORY, NESTED, NUMBER, SPARE, JSONFault, json_of

@@ -8,15 +8,18 @@ import marginlinear
 from marginlinear._core import renumber as module
 from marginlinear._core.renumber import renumber
 from marginlinear._core.rows import Rows
-from marginlinear.api import fit_model
-from marginlinear.data.arrays import CSR
+from marginlinear.api import Shared, fit_model
+from marginlinear.data import arrays as door
+from marginlinear.data.arrays import CSR, held
+from marginlinear.data.kernels import GramCache
 
 SEEDS = range(6)
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    """Small rows are renumbered as large ones are."""
+    """Small rows are copied and renumbered as large ones are."""
+    monkeypatch.setattr(door, "NARROW", 0)
     monkeypatch.setattr(module, "FEW", 0)
 
 
@@ -212,3 +215,16 @@ def test_rows_are_spent_only_where_that_is_allowed(rows_as_given):
     spent = fit_model(given, y, solver="l1svc", overwrite_rows=True)
     assert not np.array_equal(given.indices, X.indices)
     assert np.array_equal(kept.weights, spent.weights)
+
+
+def test_a_copy_of_the_indices_is_spent_and_the_callers_arrays_are_not(rows_as_given):
+    X, y = words(1, m=60, n=300)
+    kept = X.copy()
+    csr = held(X, spare=True)
+    rows = rows_of(csr)
+    found = renumber(rows, 1, True).rows
+    assert np.shares_memory(found.arrays[1], csr.indices) and not np.shares_memory(found.arrays[1], X.indices)
+    assert not np.shares_memory(found.arrays[0], X.data)
+    assert np.array_equal(marginlinear.train(X, y, solver="l1svc").weights,
+                          fit_model(kept.copy(), y, solver="l1svc", shared=Shared(GramCache())).weights)
+    assert np.array_equal(X.data, kept.data) and np.array_equal(X.indices, kept.indices) and X.data.flags.writeable

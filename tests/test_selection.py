@@ -1,6 +1,7 @@
 """Cross-validation and search, against plain loops over `train`."""
 
 import csv
+import io
 import json
 import math
 import os
@@ -556,9 +557,9 @@ def test_an_interrupted_search_is_resumed_bit_for_bit(threads, tmp_path, monkeyp
     assert command.main([*options, "--table", "whole.json", "d"]) == 0
     fits = []
 
-    def interrupted(line, text):
-        if "best of a fold" in text:
-            fits.append(text)
+    def interrupted(line, what="", done=0, total=None, unit="", note=""):
+        if unit == "fits":
+            fits.append(done)
             if len(fits) == 8:
                 raise KeyboardInterrupt
 
@@ -574,25 +575,17 @@ def test_an_interrupted_search_is_resumed_bit_for_bit(threads, tmp_path, monkeyp
 
 
 def test_a_terminal_shows_a_bar(tmp_path, monkeypatch):
-    pty = pytest.importorskip("pty")
+    tqdm = pytest.importorskip("tqdm").tqdm
     monkeypatch.chdir(tmp_path)
     ml.dump_libsvm(X2, y2, "d")
-    monkeypatch.setattr(StatusLine, "SECONDS", 0.0)
-    ours, theirs = pty.openpty()
-    text = b""
-    with open(ours, "rb", buffering=0) as shown, open(theirs, "w") as terminal:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        assert command.main(["-s", "l2svc", "--grid", "C=1,2", "-v", "2", "--threads", "1", "d"]) == 0
-        # A terminal hands it over in parts.
-        while text.count(b"fits") < 4 or not text.endswith(b"\r\x1b[K"):
-            text += shown.read(4096)
-    lines = text.decode().split("\r")
-    bars = [line for line in lines if "fits" in line]
-    for at, bar in enumerate(bars, 1):
-        assert re.fullmatch(rf"\[{'#' * (5 * at)}{' ' * (20 - 5 * at)}\] {at}/4 fits, about \d+ s left; "
-                            r"best of a fold \S+% C = [12]\x1b\[K", bar)
-    assert len(bars) == 4
-    assert lines[-1] == "\x1b[K"
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(tqdm, "update", lambda bar, n: [setattr(bar, "n", bar.n + n), bar.refresh()])
+    assert command.main(["-s", "l2svc", "--grid", "C=1,2", "-v", "2", "--threads", "1", "d"]) == 0
+    bars = [line for line in terminal.getvalue().split("\r") if "best of a fold" in line]
+    found = [re.match(r" *(\d+)%.*\| (\d)/4 \[.* fits?/s, best of a fold \S+% C = [12]\]", bar) for bar in bars]
+    assert [match.groups() for match in found] == [("25", "1"), ("25", "1"), ("50", "2"), ("75", "3"), ("100", "4")]
 
 
 def test_tables_say_the_same(tmp_path, monkeypatch, capsys):

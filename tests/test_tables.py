@@ -112,6 +112,56 @@ def test_models_keep_columns(folder, capsys):
     assert kernel.table == model.table and predict_main(["d.csv", "m", "out"]) == 0
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_tables_without_labels(folder, capsys, ending):
+    """They are predicted as with labels, and nothing is measured."""
+    (folder / "none.csv").write_text('town,age,"income, EUR"\nOslo,45,-3\nRom,31,1500\n')
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+        from pyarrow import csv, parquet
+
+        parquet.write_table(csv.read_csv("none.csv"), "none.parquet")
+    for words in ((), ("--kernel", "rbf", "--scale", "range"), ("-s", "l2svr")):
+        model = trained(*GIVEN, *words)
+        assert predict_main([f"none.{ending}", "m", "out"]) == 0
+        assert capsys.readouterr().out == (
+            f"none.{ending} has no column 'sold' of labels: 2 rows predicted, nothing measured\n")
+        rows = np.array([[45, -3, 0, 1, 0], [31, 1500, 1, 0, 0.0]])
+        np.testing.assert_allclose(np.loadtxt("out"), model.predict(rows))
+        assert predict_main(["--json", f"none.{ending}", "m"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["data"]["n_rows"], told["scores"], told["confusion"]) == (2, None, None)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_weights_and_groups_are_columns(folder, capsys, ending):
+    """As from files; a column that is one is no feature."""
+    rows = [f"{at},{at % 5 + 0.5},{'abc'[at % 3]},{at % 2 + 1},{at * at % 7}" for at in range(1, 25)]
+    (folder / "d.csv").write_text("\n".join(["a,w,who,label,b", *rows]) + "\n")
+    for at, name in ((1, "w"), (2, "who")):
+        (folder / f"{name}.txt").write_text("".join(row.split(",")[at] + "\n" for row in rows))
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+        from pyarrow import csv, parquet
+
+        parquet.write_table(csv.read_csv("d.csv"), "d.parquet")
+    models = [trained("--weights", "w", "--leave-out", "who", path=f"d.{ending}"),
+              trained("--weights", "w.txt", "--leave-out", "who,w", path=f"d.{ending}")]
+    assert models[0].feature_names == ["a", "b"] and models[0].weights.tobytes() == models[1].weights.tobytes()
+    assert models[0].weights.tobytes() != trained("--leave-out", "who,w", path=f"d.{ending}").weights.tobytes()
+    told = []
+    for words in ("--weights w --groups who", "--groups who.txt --weights w --leave-out who"):
+        assert train_main(["-s", "l2svc", "--json", "-v", "3", *words.split(), f"d.{ending}"]) == 0
+        told.append(json.loads(capsys.readouterr().out)["selection"])
+    assert told[0]["groups"] == 3 and told[0]["points"][0]["fold_scores"] == told[1]["points"][0]["fold_scores"]
+    (folder / "b").write_text("")
+    for words, text in (("--weights who", "column 'who'"),
+                        ("--weights wo", "no column 'wo' for --weights, nor such a file (did you mean"),
+                        ("--weights b", f"d.{ending} has such a column, and there is such a file: give ./b for")):
+        assert train_main(["-q", *words.split(), f"d.{ending}"]) == 1
+        assert text in capsys.readouterr().err
+
+
 def test_any_names(folder):
     """Whatever stands in a header, the model has it back, on one line of ASCII."""
     (folder / "d.csv").write_text('"a\nb",é\u2028日,"{""x"": 1}",label\n1,2,3,x\n4,5,7,y\n', encoding="utf-8")
@@ -140,13 +190,16 @@ def test_damaged_columns(folder, change, words):
 
 
 @pytest.mark.parametrize("text, words", [
-    ("a,label\n1,2\nx,1\n", r":3:1: column 'a': 'x' is no finite number: .*--categories.*--leave-out"),
-    ("a,label\n\n1,2\n\n,1\n", ":5:1: column 'a': the cell is empty: write a number"),
+    ("a,label\n1,2\nx,1\n", r":3:1: column 'a': 'x' is no finite number; .*--categories.*--leave-out"),
+    ("a,label\n\n1,2\n\n,1\n", ":5:1: column 'a': the cell is empty; write a number"),
     ("a,label\n1_0,2\n", "'1_0' is no finite number"), ("a,label\ninf,2\n", "'inf' is no finite number"),
-    ("a,label\n1,\n", ":2:1: column 'label': the cell is empty"), ("a,label\n1,2,3\n", ":2:1: 3 cells: 2 are needed"),
-    ("a,b\n1,2\n", "no column 'label' of labels: name one by --label; the header has a, b"), ("", ":1:1: the file is"),
-    ("a,label\n1,2\n\"3\n\n,4\n", ":3:1: not CSV"), ("a,label\n1,1\n2,nan\n", ":3:1: column 'label': 'nan' stands"),
-    ("a;label\n1;2\n", "no column 'label'"), ("a,label\n1e39,1\n2,2\n", "1e\\+39 is too large for float32"),
+    ("a,label\n1,\n", ":2:2: column 'label': the cell is empty"), ("a,label\n1,2,3\n", ":2:3: 3 cells: 2 are needed"),
+    ("a,b\n1,2\n", "no column 'label' of labels: the columns are a, b; name one by --label"), ("", ":1:1: the file is"),
+    ("a,Lable\n1,2\n", r"no column 'label' of labels \(did you mean 'Lable'\?\): "), ("a,b,a\n", ":1:3: two columns"),
+    ("a,label\n1,2\n\"3\n\n,4\n", ":3:1: not CSV"), ("a,label\n1,1\n2,nan\n", ":3:2: column 'label': 'nan' stands"),
+    ("a;label\n1;2\n", "no column 'label' .* one cell with ';' in it, a;label; write it with commas, as python -c "),
+    ("a\tlabel\n1\t2\n", r"one cell with '\\t' in it, .*; give the file a name that ends in .tsv"),
+    ("a,label\n1e39,1\n2,2\n", "1e\\+39 is too large for float32"),
 ])
 def test_what_is_refused(folder, capsys, text, words):
     (folder / "d.csv").write_text(text)
@@ -157,14 +210,16 @@ def test_what_is_refused(folder, capsys, text, words):
 def test_commands_refuse(folder, capsys):
     trained(*GIVEN)
     (folder / "few.csv").write_text("age,town,sold\n1,Rom,1\n")
-    (folder / "unknown.csv").write_text('age,town,"income, EUR"\n1,Rom,1\n')
+    (folder / "none.csv").write_text('age,town,"income, EUR"\n1,Rom,1\n')
     (folder / "word.csv").write_text('age,town,sold,"income, EUR"\n1,Rom,1,much\n')
     (folder / "t").write_text("1 1:1\n2 2:1\n")
     assert train_main(["-s", "l2svc", "-q", "t", "of_text"]) == 0
     for command, words, text, status in (
             (predict_main, "few.csv m", "there is no column 'income, EUR', which the training set has", 1),
-            (predict_main, "unknown.csv m", "where labels are not known, add that column with any label", 1),
-            (predict_main, "word.csv m", "'much' is no finite number: mend it, as the training set has numbers", 1),
+            (predict_main, "--label solt none.csv m", "there is no column 'solt' of labels: ", 1),
+            (predict_main, "--margins none.csv m", "none.csv has no column 'sold' of labels, of which margins are", 1),
+            (inspect_main, "m none.csv", "there is no column 'sold' of labels: ", 1),
+            (predict_main, "word.csv m", "'much' is no finite number; mend it, as the training set has numbers", 1),
             (predict_main, "--label age d.csv m", "column 'age' is a feature in the training set", 1),
             (predict_main, "d.csv of_text", "the model does not know columns by their names", 1),
             (predict_main, "--zero-based d.csv m", "--zero-based is for LIBSVM's text", 2),
@@ -175,7 +230,7 @@ def test_commands_refuse(folder, capsys):
             (train_main, "--hash-bits 3 d.csv", "--hash-bits is of no use with d.csv: it is for Parquet", 2),
             (train_main, "--categories a t", "--categories is of no use with t", 2),
             (train_main, "--label sold --categories sold d.csv", "'sold' is named twice", 1),
-            (train_main, "--label sold --leave-out no d.csv", "there is no column 'no'", 1),
+            (train_main, "--label sold --leave-out ago d.csv", "no column 'ago' (did you mean 'age'?)", 1),
             (scale_main, "d.csv", "give margin-train --scale", 1),
             (plot_main, "margins -o x.png --label sold t m", "--label is of no use with t", 2)):
         assert command(words.split()) == status, words

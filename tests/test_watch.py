@@ -16,6 +16,7 @@ from scipy import sparse
 
 import marginlinear as ml
 from marginlinear import registry
+from marginlinear.cli import train
 from marginlinear.modelfile import checkpoint
 from marginlinear.status import allowance
 
@@ -163,6 +164,43 @@ def test_before_there_is_anything(alarm_interrupts):
     with pytest.raises(KeyboardInterrupt) as caught:
         ml.train(X, y, solver="l1svc", kernel=kernel)
     assert type(caught.value) is KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name, classes", [("l1svc", 2), ("l1svc", 3), ("l1svr", 0), ("nusvc", 2)])
+def test_what_a_fit_over_a_kernel_had_found_is_kept(name, classes):
+    """It is that of the last check; of several binary problems those that were done."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 5))
+    y = np.sign(X[:, 0]) if classes == 2 else np.digitize(X[:, 0], [-1, 1]) if classes else X[:, 0] ** 2
+    by_column = name == "l1svc" and classes == 3
+    with interrupting(2 if by_column else 3) as callback, pytest.raises(ml.Interrupted) as caught:
+        ml.train(X, y, solver=name, kernel="rbf", tol=1e-6, callback=callback, threads=1)
+    found = caught.value.partial
+    if by_column:
+        assert found.weights.any(axis=0).sum() == 2
+    else:
+        assert found.info.objective == pytest.approx(found.info.history[2]["objective"], rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["l1svc", "l1svr"])
+def test_weights_that_are_all_0_are_nothing_to_keep(name):
+    """As at the first check of these; a callback gets what it asks for."""
+    X, y = problem(name, k=2)
+    with interrupting(1) as callback, pytest.raises(KeyboardInterrupt) as caught:
+        ml.train(X, y, solver=name, kernel="rbf", callback=callback)
+    assert type(caught.value) is KeyboardInterrupt
+    stopped = ml.train(X, y, solver=name, kernel="rbf", callback=lambda check: True)
+    assert (stopped.info.status, stopped.n_support) == ("stopped", 0)
+
+
+def test_a_command_that_has_found_nothing_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d").write_text("1 1:1\n2 2:1\n")
+    (tmp_path / "m").write_text("the old model")
+    monkeypatch.setattr("marginlinear.api.fit_model", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    assert train.main(["d", "m"]) == 130
+    assert capsys.readouterr().err == "nothing has been found yet: no model is written\nmargin-train: interrupted\n"
+    assert (tmp_path / "m").read_text() == "the old model"
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path):

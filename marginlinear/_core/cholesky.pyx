@@ -25,7 +25,7 @@ cdef enum:
     # Columns of the factor that are found together.
     WIDTH = 64
     # Numbers of a part of the rows of Z, at least DEPTH of them: it stays in a core's own cache.
-    ROOM = 65536
+    ROOM = 32768
 # Multiplications that are worth another thread.
 cdef double SHARE = 2e6
 

@@ -1,7 +1,7 @@
 cdef class Iterates:
     cdef readonly object W, averaged, factors
     cdef double[::1] w, v, z, mean_u, mean_w
-    cdef readonly double kappa
+    cdef readonly double kappa, last_sqnorm
     cdef readonly bint paired
 
     cdef _allocate(self)

@@ -24,6 +24,7 @@ blocks signals are looked at, since there may be 10^9 weights.
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY
 
 cdef enum:
     BLOCK = 4194304    # numbers, about 10 ms
@@ -102,7 +103,8 @@ cdef class Iterates:
     W : array of shape (size,)
     averaged : array of shape (size,) or None
         W_avg.
-    kappa : float
+    kappa, last_sqnorm : float
+        The latter is what `sqnorm` returned last, infinite before.
     """
 
     def __init__(self, Py_ssize_t size, bint paired=False, factors=None):
@@ -110,7 +112,7 @@ cdef class Iterates:
         self.factors = factors
         self.W = np.zeros(size)
         self.w = self.W
-        self.kappa = 0.0
+        self.kappa, self.last_sqnorm = 0.0, INFINITY
 
     def vector(self, bint averaged):
         """W_avg, or W."""
@@ -309,7 +311,8 @@ cdef class Iterates:
 
     def sqnorm(self):
         """||W||^2"""
-        return self.sqnorm_of(self.w)
+        self.last_sqnorm = self.sqnorm_of(self.w)
+        return self.last_sqnorm
 
     def sqnorm_of(self, const double[::1] other):
         """||other||^2 of a vector of this kind."""

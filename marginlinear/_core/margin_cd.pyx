@@ -404,6 +404,16 @@ cdef class MarginCD(DualEngine):
                     slope += self.cost[i] * (self.mean - conjugate_at(phi, -a[i] / self.cost[i]))
         return h, slope
 
+    def sum_of_levels(self, const double[::1] duals):
+        """sum_i c_i max_j |level_j| over the rows whose dual is not 0."""
+        cdef Py_ssize_t i
+        cdef double s = 0
+        cdef const double[::1] most = np.abs(np.asarray(self.tables)[:, 8:11]).max(axis=1)
+        with nogil:
+            for i in range(self.rows.m):
+                s += self.cost[i] * most[self.group[i]] * (duals[i] != 0)
+        return s
+
     def bound_of(self, double h, double slope, double sqnorm, along):
         """D of `dual_sums`, ||u||^2 and <., u>."""
         if self.spread > 0:

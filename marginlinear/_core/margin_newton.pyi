@@ -6,7 +6,7 @@ from marginlinear._typing import FloatArray, Floats, MemoryView
 MOST: float
 
 class MarginNewton(ProximalNewton):
-    def __init__(self, engine: MarginCD, rough: MarginNewton | None = None, part: bool = False,
+    def __init__(self, engine: MarginCD, rough: tuple[Floats, float] | None = None, part: bool = False,
                  bounds: bool = True) -> None: ...
     @property
     def engine(self) -> MarginCD: ...

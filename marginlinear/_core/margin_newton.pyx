@@ -29,7 +29,7 @@ is summed when another step follows.
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, fabs, fmax, sqrt
+from libc.math cimport INFINITY, fabs, sqrt
 from libc.stdint cimport int32_t
 from libc.string cimport memset
 
@@ -46,8 +46,19 @@ from marginlinear._core.margin_loss cimport (
     response,
 )
 from marginlinear._core.proximal cimport ProximalNewton, sequential_dot
-from marginlinear._core.rows cimport SLICE, Rows, data_t, feature, row_axpy, row_begin, row_dot, row_end, value
-from marginlinear._core.softplus cimport LARGE, relative_entropy
+from marginlinear._core.rows cimport (
+    SLICE,
+    Rows,
+    data_t,
+    feature,
+    row_axpy,
+    row_begin,
+    row_dot,
+    row_end,
+    scores_t,
+    value,
+)
+from marginlinear._core.softplus cimport LARGE
 
 from marginlinear._core.proximal import MOST, solve
 
@@ -57,6 +68,7 @@ cdef extern from "tile.h" nogil:
 
 cdef extern from "soft.h" nogil:
     void soft "ml_soft"(const double* g, const double* c, Py_ssize_t n, double* own, double* curvature, double* loss)
+    void entropy "ml_entropy"(double* x, Py_ssize_t n)
 
 cdef enum:
     BLOCK = 256    # rows whose exponentials are taken at once
@@ -109,8 +121,9 @@ cdef class MarginNewton(ProximalNewton):
     cdef double moved
     # Whether U and G are still those of the duals of the last step's model.
     cdef bint behind
-    # Whether steps are certified by their model's duals.
+    # Whether steps are certified by their model's duals, and how many of those are out of range.
     cdef bint by_model
+    cdef Py_ssize_t cut
     cdef NormalMatrix gram
     cdef readonly double spread, size, v
     cdef const double[:, ::1] tables
@@ -120,8 +133,8 @@ cdef class MarginNewton(ProximalNewton):
     cdef int32_t[::1] who
     cdef double[:, ::1] constant
 
-    def __init__(self, MarginCD engine, MarginNewton rough=None, bint part=False, bint bounds=True):
-        """From the weights of steps on fewer `rough` rows in place of the engine's, where they are given. bounds:
+    def __init__(self, MarginCD engine, rough=None, bint part=False, bint bounds=True):
+        """From the (weights, g) of steps on fewer `rough` rows in place of the engine's, where they are given. bounds:
         whether these are to be good."""
         # Sweeps over long rows at a large C can leave weights that are worse than none.
         poor = not part and not engine.untouched() and not engine.primal()[0] <= engine.loss_at_zero()
@@ -136,16 +149,18 @@ cdef class MarginNewton(ProximalNewton):
         self.spread, self.size = engine.spread, engine.size
         self.dual, self.positive, self.group, self.tables = engine.duals, engine.positive, engine.group, engine.tables
         self.targets = engine.targets
-        self.c, self.q = engine.cost, self.rows.zeros(m)
-        self.centre, self.own = self.q, self.rows.zeros(m)
-        self.margin, self.turn, self.weight, self.root = (self.rows.zeros(m) for _ in range(4))
-        self.who = self.rows.zeros(m, np.int32)
+        self.c = engine.cost
+        self.own, self.margin, self.turn, self.weight = (self.rows.zeros(m) for _ in range(4))
+        # A centre that nothing depends on needs no room.
+        self.q = self.rows.zeros(m) if engine.nonsmooth or part else np.asarray(self.own)
+        self.centre = self.q
         self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
         self.moved, self.behind = INFINITY, False
         # Of kinks the model knows nothing.
         self.by_model = bounds and not engine.nonsmooth
         self.gram = NormalMatrix(self.rows.d, m, engine.threads)
+        self.who, self.root = np.empty(self.gram.room, np.int32), np.empty(self.gram.room)
         if part:
             return
         self.constant = np.eye(d)
@@ -158,7 +173,8 @@ cdef class MarginNewton(ProximalNewton):
                     self.constant[i, j] += double_spread * gram[i, j]
                     self.constant[i, j] -= double_spread / self.size * (self.row_sum[i] * self.row_sum[j])
         if rough is not None:
-            self.W[:], self.g = rough.W, rough.g
+            np.asarray(self.W)[:] = rough[0]
+            self.g = rough[1]
         self.begin_rows(self.W, self._mean(self.W))
         if engine.nonsmooth and engine.untouched():
             for i in range(m):
@@ -342,49 +358,85 @@ cdef class MarginNewton(ProximalNewton):
         self.G = 0.5 * self._subtract(self.W)
 
     cdef _model_duals(self):
-        """b + h turn, in the place of a."""
-        cdef Py_ssize_t i
+        """b + h turn, in the place of a, and how many are out of range."""
+        cdef Py_ssize_t i, cut = 0
+        cdef double b
+        if not self.by_model:
+            return
         with nogil:
             for i in range(self.rows.m):
-                self.dual[i] = self.own[i] + self.weight[i] * self.turn[i]
+                self.dual[i] = b = self.own[i] + self.weight[i] * self.turn[i]
+                cut += in_range(<const loss_t*> &self.tables[self.group[i], 0], self.c[i], b) != b
+        self.cut = cut
+
+    cdef void _gaps(self, Py_ssize_t start, Py_ssize_t stop, double* out) noexcept nogil:
+        """Those of the duals a of at most BLOCK rows, beside b and h of their margins."""
+        cdef Py_ssize_t i, at
+        cdef const loss_t* phi
+        cdef double[BLOCK] other
+        cdef double c, g, s, r, off
+        if self.tables.shape[0] > 1 or not (<const loss_t*> &self.tables[0, 0]).soft:
+            for i in range(start, stop):
+                out[i - start] = fenchel_gap(<const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i],
+                                             self.dual[i])
+            return
+        phi = <const loss_t*> &self.tables[0, 0]
+        # c s and c r, as of softplus.softplus_gap.
+        for i in range(start, stop):
+            at, c, s = i - start, self.c[i], self.own[i]
+            r = c * self.weight[i] / s
+            off = self.dual[i] - s if self.margin[i] > 0 else r - (c - self.dual[i])
+            out[at], other[at] = off / s, -off / r
+        entropy(out, stop - start)
+        entropy(other, stop - start)
+        for i in range(start, stop):
+            at, c, g, s = i - start, self.c[i], self.margin[i], self.own[i]
+            if fabs(g) > LARGE:
+                out[at] = fenchel_gap(phi, c, g, self.dual[i])
+            else:
+                out[at] = s * out[at] + c * self.weight[i] / s * other[at]
 
     cdef double _arrive(self, const double[::1] direction, double t, sums) except? -1:
         """F at W, where a step along `direction` has come to, the sums of `respond_rows` being those of its margins.
         The duals are those of its model, U and the bound theirs."""
-        cdef Py_ssize_t i, j, count = 0
-        cdef const loss_t* phi
-        cdef double b, c, g, off, own, gap = 0, F = self._take(self.W, sums), mean = self._mean(direction)
-        cdef Py_ssize_t cut = 0
-        if self.by_model:
-            for i in range(self.rows.m):
-                phi = <const loss_t*> &self.tables[self.group[i], 0]
-                cut += in_range(phi, self.c[i], self.dual[i]) != self.dual[i]
-        self.behind = self.by_model and cut * CUT <= self.rows.m
+        cdef Py_ssize_t i, j, part, start, stop, count = 0, m = self.rows.m
+        cdef double b, c, off, gap = 0, F = self._take(self.W, sums), mean = self._mean(direction)
+        cdef double[BLOCK] gaps
+        cdef double[::1] cuts
+        cdef bint cut = self.cut > 0
+        self.behind = self.by_model and self.cut * CUT <= m
         if not self.behind:
             self._catch_up()
             self.bound = self.primal - self.e - self.G
             return F
+        if cut:
+            cuts = self.rows.zeros(m)
         with nogil:
-            for i in range(self.rows.m):
-                phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
-                b = in_range(phi, c, self.dual[i])
-                # tau is that of W - d, too.
-                off = (1 - t) * (self.turn[i] - mean)
-                own = gap_beside(phi, c, g, b, self.own[i], self.weight[i])
-                if cut > 0:
-                    self.root[i] = b - self.dual[i]
-                gap += own + self.spread * c * off * off
-                self.dual[i], self.turn[i] = b - 2 * self.spread * c * (g - self.v - off), own
+            for part in range((m + BLOCK - 1) // BLOCK):
+                start, stop = part * BLOCK, min(m, (part + 1) * BLOCK)
+                for i in range(start, stop if cut else start):
+                    b = in_range(<const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.dual[i])
+                    cuts[i], self.dual[i] = b - self.dual[i], b
+                self._gaps(start, stop, gaps)
+                for i in range(start, stop):
+                    # tau is that of W - d, too.
+                    c, off = self.c[i], (1 - t) * (self.turn[i] - mean)
+                    gap += gaps[i - start] + self.spread * c * off * off
+                    self.dual[i] -= 2 * self.spread * c * (self.margin[i] - self.v - off)
+                    self.turn[i] = gaps[i - start]
             for j in range(self.W.shape[0]):
                 self.U[j] = self.W[j] - (1 - t) * direction[j]
-        if cut > 0:
-            self.U = np.add(self.U, self.engine.weights_of(self.root))
+        if cut:
+            self.U = np.add(self.U, self.engine.weights_of(cuts))
         self.bound = self.primal - gap - 0.5 * self._subtract(self.W)
         if self.spread == 0:
             for i in range(self.rows.m):
                 if self.turn[i] * self.rows.m > OUTLIER * gap:
                     self.who[count] = <int32_t>i
                     count += 1
+                    if count == self.who.shape[0]:
+                        self.bound += self._coordinate_steps(count)
+                        count = 0
             self.bound += self._coordinate_steps(count)
         return F
 
@@ -452,7 +504,7 @@ cdef class MarginNewton(ProximalNewton):
         for j in range(self.W.shape[0]):
             self.W[j] -= t * direction[j]
         for i in range(self.rows.m):
-            far = fmax(far, fabs(t * self.turn[i]))
+            far = max(far, fabs(t * self.turn[i]))
         self.moved, self.afresh = far, far > NEAR
         if self.afresh:
             self._measure_margins(self.W)
@@ -474,7 +526,7 @@ cdef class MarginNewton(ProximalNewton):
         self._measure_margins(self.W)
         for i in range(self.rows.m):
             self.turn[i] -= self.margin[i]
-            most = fmax(most, fabs(self.turn[i]))
+            most = max(most, fabs(self.turn[i]))
         self._model_duals()
         self.v = self._mean(self.W)
         sums = self._respond_margins(self.v)
@@ -542,16 +594,6 @@ cdef double middle_dual(const loss_t* phi, double c, double g) noexcept nogil:
     return -c * jump_middle(phi, 0 if first > 0 and (second == 0 or off > 0) else 1)
 
 
-cdef inline double gap_beside(const loss_t* phi, double c, double g, double a, double s, double h) noexcept nogil:
-    """`fenchel_gap`; of softplus from c s and c s r of its margin, which are at hand."""
-    cdef double r, off
-    if not phi.soft or fabs(g) > LARGE:
-        return fenchel_gap(phi, c, g, a)
-    r = c * h / s
-    off = a - s if g > 0 else r - (c - a)
-    return s * relative_entropy(off / s) + r * relative_entropy(-off / r)
-
-
 ctypedef fused engine_t:
     MarginNewton
 
@@ -601,20 +643,41 @@ cdef void gather(const data_t* X, const task_t* task, NormalMatrix gram) noexcep
 
 
 cdef void outer(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
-    """On and below the diagonal: features of a row rise."""
-    cdef Py_ssize_t at, i, p, q, start
-    cdef double t, u
-    cdef double* row
+    """On and below the diagonal: features of a row rise. Four rows of the sum at a time read each value once."""
+    cdef Py_ssize_t at, i, j, p, q, start, stop
+    cdef double t, u, u1, u2, u3, v
+    cdef scores_t row, row1, row2, row3
     for at in range(task.start, task.stop):
         i, t = task.who[at], task.root[at] * task.root[at]
-        start = row_begin(X, i)
-        for p in range(start, row_end(X, i)):
+        start, stop = row_begin(X, i), row_end(X, i)
+        p = start
+        while p + 4 <= stop:
+            u, row = t * value(X, i, p), &gram.total[feature(X, i, p), 0]
+            u1, row1 = t * value(X, i, p + 1), &gram.total[feature(X, i, p + 1), 0]
+            u2, row2 = t * value(X, i, p + 2), &gram.total[feature(X, i, p + 2), 0]
+            u3, row3 = t * value(X, i, p + 3), &gram.total[feature(X, i, p + 3), 0]
+            for q in range(start, p + 1):
+                j, v = feature(X, i, q), value(X, i, q)
+                row[j] += u * v
+                row1[j] += u1 * v
+                row2[j] += u2 * v
+                row3[j] += u3 * v
+            j, v = feature(X, i, p + 1), value(X, i, p + 1)
+            row1[j] += u1 * v
+            row2[j] += u2 * v
+            row3[j] += u3 * v
+            j, v = feature(X, i, p + 2), value(X, i, p + 2)
+            row2[j] += u2 * v
+            row3[j] += u3 * v
+            row3[feature(X, i, p + 3)] += u3 * value(X, i, p + 3)
+            p += 4
+        for p in range(p, stop):
             u, row = t * value(X, i, p), &gram.total[feature(X, i, p), 0]
             for q in range(start, p + 1):
                 row[feature(X, i, q)] += u * value(X, i, q)
         if X.bias >= 0:
             u, row = t * X.bias, &gram.total[X.n, 0]
-            for q in range(start, row_end(X, i)):
+            for q in range(start, stop):
                 row[feature(X, i, q)] += u * value(X, i, q)
             row[X.n] += u * X.bias
 

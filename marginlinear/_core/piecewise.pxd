@@ -25,7 +25,7 @@ cdef struct pieces_t:
 
 cdef inline int piece_at(const pieces_t* phi, double g) noexcept nogil:
     """The piece of a margin, at a knot that above it"""
-    return 0 if g < phi.knot[0] else (1 if g < phi.knot[1] else 2)
+    return 2 - (g < phi.knot[0]) - (g < phi.knot[1])
 
 
 cdef inline double loss_at(const pieces_t* phi, double g) noexcept nogil:
@@ -85,14 +85,9 @@ cdef inline double coordinate_step(const pieces_t* phi, double c, double base, d
 cdef inline double conjugate_at(const pieces_t* phi, double u) noexcept nogil:
     """A z with u in d phi(z): there u z - phi(z) is greatest. For a u that rounding left out of range, the last knot
     on its side."""
-    cdef int j
-    for j in range(2):
-        if u < slope_left(phi, j):
-            break
-        if u <= slope_right(phi, j):
-            return phi.knot[j]
-    else:
-        j = 2
+    cdef int j = (u > slope_right(phi, 0)) + (u > slope_right(phi, 1))
+    if j < 2 and u >= slope_left(phi, j):
+        return phi.knot[j]
     return (u - phi.slope[j]) / phi.quad[j] if phi.quad[j] > 0 else phi.knot[j // 2]
 
 

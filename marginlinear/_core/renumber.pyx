@@ -24,7 +24,7 @@ from marginlinear._core.rows cimport (
 from marginlinear.threads import run_chunks
 
 # Of so few features all weights stay near a core, whatever their order.
-FEW = 65536
+FEW = 131072
 # Features whose weights are in a core's own cache most of the time.
 NEAR = 32768
 cdef enum:
@@ -118,7 +118,8 @@ cdef class RenumberedRows:
         if given.storage == EQUAL64:
             data = values.copy()
         else:
-            data = values[:total] if in_place else np.empty(total, dtype=values.dtype)
+            data = values[:total] if in_place and values.flags.writeable else np.empty(total, dtype=values.dtype)
+        in_place = in_place and features.flags.writeable
         features = features[:total] if in_place else np.empty(total, dtype=np.int32)
         rows.arrays = data, features, indptrs
         rows.m, rows.n, rows.nnz, rows.bias = m, shared + owners, total, given.bias
@@ -167,7 +168,8 @@ cdef class RenumberedRows:
             PyErr_CheckSignals()
 
         # In place no row is longer than it was: one after the other, what is written was read before.
-        run_chunks(fill, m, 1 if in_place else threads, step)
+        alone = in_place or np.may_share_memory(data, values)
+        run_chunks(fill, m, 1 if alone else threads, step)
 
     def to_inner(self, weights):
         """The caller's weights as those of `rows`: float64 arrays of shape (d,)."""
@@ -210,7 +212,7 @@ cdef class RenumberedRows:
 def renumber(Rows rows, int threads=1, bint in_place=False):
     """The RenumberedRows of these rows, made once; None where the weights are few, or the rows are on disk.
 
-    in_place: their arrays, where they can be written to, are used for it, and `rows` are not to be read any more.
+    in_place: those of their arrays that can be written to are used for it, and `rows` are not to be read any more.
     """
     if rows.storage not in (CSR64, CSR32, EQUAL64) or rows.n <= FEW or rows.nnz == 0 or rows.pager is not None:
         return None
@@ -218,8 +220,7 @@ def renumber(Rows rows, int threads=1, bint in_place=False):
         # Rows that were renumbered: the feature of the last value must stay the last.
         return None
     if rows.renumbered is None:
-        writeable = all(array.flags.writeable for array in rows.arrays[:2])
-        rows.renumbered = RenumberedRows(with_equal_values(rows), threads, in_place and writeable)
+        rows.renumbered = RenumberedRows(with_equal_values(rows), threads, in_place)
     return rows.renumbered
 
 

@@ -42,8 +42,8 @@ cdef extern from "simd.h":
     const kernels_t* kernels_of(int width) noexcept nogil
 
 
-# Numbers that are looked at at once.
-PART = 2**22
+# Numbers that are looked at at once, and that are compared, or multiplied, before they are added up.
+PART, COMPARED = 2**22, 2**15
 # Bytes for the float32 rows of a Gram matrix that are kept, unless others are given.
 ROOM = 200 * 2**20
 # Of these, whole rows; the others are for what is gathered of them.
@@ -484,8 +484,9 @@ cdef class Rows:
         return np.zeros(n, dtype) if self.pager is None else self.pager.zeros(n, dtype)
 
     def at_once(self, Py_ssize_t columns):
-        """Rows of which something with so many columns is held at once: of rows on disk not all."""
-        return max(1, self.m if self.pager is None else PART // columns)
+        """Rows of which something with so many columns is held at once: it stays near, where rows are not known by
+        passes over all of them."""
+        return max(1, self.m if self.storage == GRAM else COMPARED // columns)
 
     def kept(self, array):
         """The same numbers where `zeros` would put them."""
@@ -607,9 +608,9 @@ cdef class Rows:
         """How many stored values are not 0: the same for every storage of the same numbers, as nnz is not."""
         if self.pager is not None:
             return self.pager.nonzeros
-        values = self.stored() if isinstance(self.arrays, tuple) else self.arrays
-        # Twice as fast as a count of numbers.
-        return int(np.count_nonzero(values != 0))
+        values = self.stored() if isinstance(self.arrays, tuple) else self.arrays.reshape(-1)
+        # Twice as fast as a count of numbers; by parts, as what is compared takes memory.
+        return sum(int(np.count_nonzero(values[lo:hi] != 0)) for lo, hi in ranges(len(values), COMPARED))
 
     def sqnorms(self):
         """Squared norms of the rows, bias feature included: float64 array of shape (m,), not to be changed.
@@ -676,6 +677,20 @@ class Held:
         # A value beyond float32 on no diagonal is one of a matrix that is not positive semidefinite: fits look at that.
         with np.errstate(over="ignore"):
             out[:] = self.gram[which]
+
+
+def narrowed(const int32_t[::1] numbers):
+    """The same numbers as a uint16 array; None where one is outside its range."""
+    cdef Py_ssize_t i
+    cdef int32_t number, every = 0
+    found = np.empty(numbers.shape[0], np.uint16)
+    cdef uint16_t[::1] out = found
+    with nogil:
+        for i in range(numbers.shape[0]):
+            number = numbers[i]
+            every |= number
+            out[i] = <uint16_t> number
+    return found if every >> 16 == 0 else None
 
 
 def finite(array):

@@ -61,6 +61,9 @@ class Sweeper(Sweeps, Protocol):
 
 # Of sweeps one row after another.
 PLAIN = Pace(3, 12, 10.0, 10)
+# A pass over the weights tells ||W||^2: none where an estimate promises no end even if ||W||^2 is this many times
+# what the last one told.
+GROWTH = 4.0
 # Of the first sweeps, without a centre, estimates are good enough to ask for checks alone.
 EARLY = 20
 # Blocks that together are this many times what W = 0 may be from the optimum from their solution: sweeps have run away.
@@ -231,22 +234,28 @@ class Descent:
         engine, incumbent = self.engine, self.incumbent
         estimate += engine.norm_gap
         scheduled = engine.n_iter >= self.next_check
+        if not scheduled and not self._promising(estimate, GROWTH * engine.iterates.last_sqnorm):
+            return None
+        sqnorm = engine.iterates.sqnorm()
         if scheduled and self.route == "cd" and engine.n_iter < EARLY:
             incumbent.raise_bound(engine.dual())
             self._update_skip()
             self.next_check = scheduled_after(engine.n_iter)
             scheduled = False
-        primal = max(engine.loss + 0.5 * engine.iterates.sqnorm(), incumbent.bound)
-        left = min(incumbent.objective, primal) - (primal - estimate)
-        promising = (left <= allowance(self.goal, primal)
-                     or estimate <= self.renewal * engine.reference_gap) and estimate <= 0.8 * self.checked_estimate
-        if not (promising or scheduled):
+        if not scheduled and not self._promising(estimate, sqnorm):
             return None
         self.checked_estimate = min(self.checked_estimate, estimate)
         check = self.check()
         if scheduled and self.route == "accelerated":
             self.accelerator.judge(self.skip, self.wanted)
         return check
+
+    def _promising(self, estimate: float, sqnorm: float) -> bool:
+        """Whether an estimated gap is small enough to end where ||W||^2 is `sqnorm`: the larger, the sooner."""
+        primal = max(self.engine.loss + 0.5 * sqnorm, self.incumbent.bound)
+        left = estimate - max(0.0, primal - self.incumbent.objective)
+        small = left <= allowance(self.goal, primal) or estimate <= self.renewal * self.engine.reference_gap
+        return small and estimate <= 0.8 * self.checked_estimate
 
     @property
     def wanted(self) -> float:

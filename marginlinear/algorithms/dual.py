@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -32,8 +33,6 @@ FitFunction: TypeAlias = "Callable[[Problem, Parameters, Run], Solution]"
 SPARSIFYING = 1
 # What comes before sweeps may cost as much as these promise to.
 WORTH = 1.0
-# Where a table has the constants of its pieces.
-LEVELS = slice(8, 11)
 
 
 def margin_engine(problem: Problem, cost: FloatArray, seed: int, threads: int, tables: Sequence[Table],
@@ -375,14 +374,10 @@ class MarginFit(DualFit["MarginCD"]):
     def _rounding(self, averaged: bool) -> float:
         """The pieces of a loss are polynomials about 0: of a band of residuals whose ends are far from it they are
         differences of large terms, c_i epsilon^2 and less, on the rows beyond it."""
-        import numpy as np
-
         engine = self.engine
         if self.problem.targets is None or self.run.places is not None:
             return engine.rounding
-        beyond = np.asarray(engine.state(averaged)["duals"]) != 0
-        levels = np.abs(np.asarray(engine.tables)[:, LEVELS]).max(axis=1)[np.asarray(engine.group)]
-        return engine.rounding + np.finfo(float).eps * float((np.asarray(engine.cost) * levels)[beyond].sum())
+        return engine.rounding + sys.float_info.epsilon * engine.sum_of_levels(engine.state(averaged)["duals"])
 
     def solution(self, n_outer: int = 0, residual: float | None = None, **references: Any) -> Solution:
         solution = super().solution(n_outer, residual, **references)

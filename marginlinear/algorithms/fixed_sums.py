@@ -213,7 +213,8 @@ def threshold(scores: FloatArray, cost: FloatArray, total: float) -> tuple[float
         which = which[np.argsort(scores[which], kind="stable")]
         at = int(np.searchsorted(below + np.cumsum(cost[which]), total))
         rho = float(scores[which[min(at, len(which) - 1)]])
-    return rho, total * rho - dot(cost, np.maximum(0.0, rho - scores))
+    below_rho = rho - scores
+    return rho, total * rho - dot(cost, np.maximum(0.0, below_rho, out=below_rho))
 
 
 def fit_by_pairs(made: Callable[[Problem, Run, FloatArray, float], NuPairs | NuResidualPairs], problem: Problem,

@@ -148,7 +148,8 @@ class Columns:
         return outcomes
 
     def _time_left(self) -> float | None:
-        return None if self.run.time_limit is None else max(0.0, self.run.time_limit - self.seconds)
+        # 0 alone asks for the columns as they are.
+        return self.run.time_limit and max(1e-9, self.run.time_limit - self.seconds)
 
     def _column(self, at: int, start: State | None) -> tuple[Info, State]:
         """(info, state) of one binary problem, from `start` if not None; its weights go to their place."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from marginlinear._core.margin_cd import MarginCD
     from marginlinear._core.margin_newton import MarginNewton
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import IntpArray
+    from marginlinear._typing import FloatArray, IntpArray
     from marginlinear.algorithms.certificate import Budget
     from marginlinear.algorithms.gram_newton import GramNewton
 
@@ -167,9 +167,11 @@ def part_of_rows(m: int) -> IntpArray:
     return (EVERY * (at + at * GOLDEN % 1)).astype(np.intp)
 
 
-def rough_newton(engine: MarginCD, budget: Budget) -> MarginNewton | None:
-    """MarginNewton after its steps on a part of the rows, from which those on all go on; None where rows are few for
-    the features, or the engine's weights and duals are there to go on from."""
+def rough_newton(engine: MarginCD, budget: Budget) -> tuple[FloatArray, float] | None:
+    """The weights, and g, of MarginNewton after its steps on a part of the rows, from which those on all go on; None
+    where rows are few for the features, or the engine's weights and duals are there to go on from."""
+    import numpy as np
+
     from marginlinear._core.margin_newton import MarginNewton
 
     rows = engine.rows
@@ -185,7 +187,7 @@ def rough_newton(engine: MarginCD, budget: Budget) -> MarginNewton | None:
         newton.step()
         if newton.fall + newton.e <= ROUGH * newton.primal or budget.exhausted(0):
             break
-    return newton
+    return np.asarray(newton.W), newton.g
 
 
 class BlockNewtonCost:

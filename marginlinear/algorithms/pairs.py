@@ -121,7 +121,8 @@ class PairFit:
         coefficients = self._coefficients()
         which = np.flatnonzero(coefficients)
         for lo in range(0, len(which), BETWEEN):
-            self.unfit = self.budget.exhausted(0)
+            # Without any time the coefficients are asked for as they are: see Watch.follow.
+            self.unfit = self.budget.exhausted(0) if self.budget.time_limit else None
             if self.unfit:
                 engine.b[:], scores[:], engine.drift = 0.0, 0.0, 0.0
                 return

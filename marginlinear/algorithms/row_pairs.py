@@ -82,7 +82,9 @@ class RowPairs:
 
     def begin(self) -> None:
         """With the rows that are lowest along the sum of a sample of them."""
-        self.take(np.where(self.everyone % SAMPLE == 0, self.cost, 0.0))
+        duals = np.zeros(self.rows.m)
+        duals[::SAMPLE] = self.cost[::SAMPLE]
+        self.take(duals)
         scores = self._scores(self.everyone)
         rho, _ = threshold(scores, self.cost, self.total)
         duals, at = np.where(scores < rho, self.cost, 0.0), np.flatnonzero(scores == rho)

@@ -8,6 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from marginlinear import params
+from marginlinear.atomic import replacing
 from marginlinear.cli.command import command
 from marginlinear.cli.data import (
     LISTED,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "margin-check"
 JSON = Param("json", bool, False, "one JSON object in place of the text")
-ERRORS = Param("errors", int, 20, "lines that are wrong shown at most; the others are counted", "[0, inf)")
+ERRORS = Param("errors", int, 5, "lines that are wrong shown at most of each kind; the others are counted", "[0, inf)")
 TABLE = (params.LABEL, params.CATEGORIES, params.LEAVE_OUT)
 OF_TEXT = (ZERO_BASED, TEXT_LABELS, MULTILABEL)
 OPTIONS = (ERRORS, JSON, *OF_TEXT, *TABLE, QUIET._replace(help="no progress"))
@@ -78,7 +79,9 @@ def work(line: CommandLine) -> int:
 
     with StatusLine(quiet) as status, opening("open input file", path):
         report = check(path, max_errors=most, progress=progress_of(f"reading {path}", status), **given)
-    print(json.dumps(report.to_dict(), allow_nan=False) if as_json else "\n".join(lines_of(report)))
+    text = json.dumps(report.to_dict(), allow_nan=False) if as_json else "\n".join(lines_of(report))
+    with replacing("-") as stream:
+        stream.write(f"{text}\n".encode())
     return DONE if report.ok else FAILURE
 
 
@@ -91,9 +94,14 @@ def lines_of(report: DataReport) -> Iterator[str]:
         yield f"labels: {report.label_text(LISTED)}"
     if report.n_errors:
         yield f"\n{counted(report.n_errors, 'line')} with an error, which training would refuse:"
-        yield from (f"  {error}" for error in report.errors)
-        if report.n_errors > len(report.errors):
-            yield f"  and {report.n_errors - len(report.errors):,} others; --errors N shows more"
+    for fix, count in report.fixes.items():
+        faults = [error.fault for error in report.errors if error.fix == fix]
+        yield from (f"  {fault}" for fault in faults)
+        if count > len(faults):
+            yield f"  and {counted(count - len(faults), 'other')}; {ERRORS.flag} N shows more"
+        if fix:
+            # It may hold a command, which is copied whole.
+            yield f"    {fix if count == 1 else f'{count:,} lines: {fix}'}"
     if report.findings:
         yield ""
     for finding in report.findings:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from marginlinear._version import version
 from marginlinear.cli.output import DONE, run
-from marginlinear.options import COMPLETION, HELP, VERSION, CommandLine
+from marginlinear.options import COMPLETION, HELP, VERSION, CommandLine, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from marginlinear.params import Param
 
 STATUSES = "Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."
+# What svm-train's -h is followed by.
+SHRINKING = ("0", "1")
 
 
 def command(program: str, argv: Sequence[str] | None, options: Iterable[Param] | Mapping[str, Iterable[Param]],
@@ -51,6 +53,9 @@ def command(program: str, argv: Sequence[str] | None, options: Iterable[Param] |
 
     def begin(typed: Sequence[str]) -> int:
         line = CommandLine(typed, declared)
+        if line.given(HELP) and line.flag(HELP) == "-h" and line.value(HELP) in SHRINKING and line.files:
+            raise UsageError(f"-h {line.value(HELP)}: svm-train's -h, shrinking, has no counterpart, and -h shows help "
+                             f"here: leave it out, or give {HELP.flag} {line.value(HELP)}")
         if line.given(HELP):
             print(manual().help(line.value(HELP)), end="")
         elif line.given(VERSION):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -16,7 +15,7 @@ from marginlinear.cli import cluster
 from marginlinear.cli.command import command
 from marginlinear.cli.data import names_in
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, span, tell, warn
 from marginlinear.compare import parameters
 from marginlinear.compare.parameters import (
     BIAS,
@@ -67,6 +66,7 @@ MARGINS = Param("margins", bool, False, "keep quantiles of the margins of the te
 OUTPUT = Param("output", str, None, "write the result, by the name's end as .md, .tex, .csv (a line for each trial) or "
                ".json (all there is): may be given several times", letter="o", metavar="FILE",
                brief="write the result as .md, .tex, .csv or .json")
+JSON = Param("json", bool, False, "on standard output all there is, as -o NAME.json writes it, in place of the report")
 JOURNAL = Param("journal", str, None, "write each trial down as it ends: what --resume goes on from", metavar="FILE",
                 brief="write each trial down as it ends")
 RESUME = Param("resume", str, None, "go on with the comparison of this --journal; sets, methods and splits may be "
@@ -95,7 +95,7 @@ DATA = (params.SCALE._replace(help="scale the rows, as the training part says ho
 CLUSTER = cluster.CLUSTER._replace(help="run trials on this Dask cluster, as in tcp://host:8786; local:N starts N "
                                    "processes here. The files have to be there for all workers under their names")
 SCHEDULER_FILE = cluster.SCHEDULER_FILE._replace(help=cluster.SCHEDULER_FILE.help.replace("train", "run trials"))
-WORK = (OUTPUT, JOURNAL, RESUME, DRY_RUN, THREADS, CLUSTER, SCHEDULER_FILE, options.QUIET, VERBOSE)
+WORK = (OUTPUT, JSON, JOURNAL, RESUME, DRY_RUN, THREADS, CLUSTER, SCHEDULER_FILE, options.QUIET, VERBOSE)
 # Of all methods that have them, unless a method's own text says otherwise.
 RUN = tuple(BIAS if param is params.BIAS else param for param in params.RUN
             if param not in (params.SEED, params.THREADS))
@@ -105,7 +105,6 @@ OPTIONS = {"methods": (METHODS, GRID), "splits": DESIGN, "measures and tests": J
            "tables of papers": PAPERS, "work and output": WORK}
 COMMON = (METHODS, GRID, SPLITS, TEST_SIZE, OUTER_FOLDS, GIVEN, METRIC, DATA[0], TABLE[0], OUTPUT, JOURNAL, RESUME,
           THREADS, options.QUIET)
-BAR = 20
 LIST = "list"
 WRITERS = {".md": "to_markdown", ".tex": "to_latex", ".csv": "to_csv", ".json": "to_json"}
 
@@ -160,6 +159,9 @@ class Writing:
 
     def __init__(self, line: CommandLine) -> None:
         self.quiet, self.outputs = line.value(options.QUIET), line.values(OUTPUT)
+        self.as_json = line.value(JSON)
+        if self.as_json and line.value(DRY_RUN):
+            raise UsageError(f"{JSON.flag} prints a result, and {DRY_RUN.flag} makes none: leave out one of them")
         for path in self.outputs:
             if os.path.splitext(path)[1] not in WRITERS:
                 raise UsageError(f"-o {path}: give a name that ends in {', '.join(WRITERS)}")
@@ -173,7 +175,9 @@ class Writing:
         for path in self.outputs:
             with opening("write result", path), replacing(path) as stream:
                 stream.write(getattr(found, WRITERS[os.path.splitext(path)[1]])().encode())
-        if not self.quiet or not self.outputs:
+        if self.as_json:
+            print(found.to_json(), end="")
+        elif not self.quiet or not self.outputs:
             print(found.to_markdown(), end="")
 
 
@@ -185,7 +189,7 @@ class Reporting:
         given = {param.name: line.value(param) for param in (LEVEL, ROPE) if line.given(param)}
         self.judging = {**given, **({"certified_only": False} if line.given(KEEP) else {})}
         for param in (GRID, *PAPERS, *DESIGN, *JUDGING, *DATA, *WORK, *RUN, *params.OWN):
-            if line.given(param) and param not in (LEVEL, ROPE, KEEP, OUTPUT, options.QUIET):
+            if line.given(param) and param not in (LEVEL, ROPE, KEEP, OUTPUT, JSON, options.QUIET):
                 raise UsageError(f"{line.flag(param)} is for a comparison, of which {self.files[0]} is the result: "
                                  "leave it out, or give -s METHODS and data files")
         require_apart([("result", path) for path in self.files], [(OUTPUT.flag, path) for path in self.writing.outputs])
@@ -212,7 +216,7 @@ class Comparing:
         if not self.specs:
             raise UsageError(f"the methods are missing: give -s METHODS, such as -s {registry.DEFAULT},l2svc")
         self.common = self._common(line)
-        self.grids = dict(_grid(text) for text in line.values(GRID))
+        self.grids = _grids(line.values(GRID))
         self.design = {param.name: line.value(param) for param in parameters.DESIGN}
         for param in (SPLITS, TRAIN_SIZE, TEST_SIZE):
             if line.given(param) and line.given(OUTER_FOLDS):
@@ -323,7 +327,7 @@ class Comparing:
         if not self.dry:
             where = "one thread of this machine" if self.cluster else counted(found.threads, "thread")
             tell(f"{counted(found.trials, 'trial')}, {counted(found.fits, 'fit')}: about "
-                 f"{_span(found.seconds if self.cluster else found.wait)} on {where}")
+                 f"{span(found.seconds if self.cluster else found.wait)} on {where}")
         return found
 
     def _compared(self, arguments: Mapping[str, Any]) -> Comparison:
@@ -393,7 +397,7 @@ class Reproducing(Comparing):
             "published": line.value(FIGURES), "repetitions": line.value(used) if line.given(used) else None,
             "sets": names_in(line.value(SETS)) or None,
             "methods": [name for text in line.values(METHODS) for name in names_in(text)] or None,
-            "grids": dict(_grid(text) for text in line.values(GRID)), "margins": line.value(MARGINS)}
+            "grids": _grids(line.values(GRID)), "margins": line.value(MARGINS)}
         self.folder = line.value(FOLDER)
         self._settle(line, [])
 
@@ -416,7 +420,7 @@ class Progress:
     status : StatusLine
     verbose : bool
     expected : Forecast or None
-        Without it the status line does not tell how much time is left.
+        Without it the time that is left is reckoned from the trials that are done alone.
     """
 
     # What was expected counts as if it had been measured on this part of the work.
@@ -439,17 +443,16 @@ class Progress:
 
     def __call__(self, trial: Mapping[str, Any], done: int, total: int) -> None:
         self.done, self.total = done, total
-        left = ""
+        left = None
         if self.expected is not None:
             self.made += self.expected.of_trial(trial["set"], trial["method"])
-            left = f", about {_span(self.left(time.monotonic() - self.began))} left"
+            left = self.left(time.monotonic() - self.began)
         place = f"{trial['set']} split {trial['split'] + 1} {trial['method']}"
         if self.verbose:
             values = ", ".join(f"{metric} {_shown(value)}" for metric, value in trial["scores"].items())
             tell(f"{place}: {trial['reason'] or values}, {sum(trial['seconds'].values()):.2f} s, "
                  f"{trial['status'] or 'not tried'}")
-        bar = "#" * (BAR * done // total)
-        self.status.show(f"[{bar:<{BAR}}] {done}/{total} trials{left}; {place}")
+        self.status.show("", done, total, "trials", place, left)
 
 
 @contextmanager
@@ -488,23 +491,23 @@ def _specs(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _grid(text: str) -> tuple[str, str]:
-    label, colon, grid = text.partition(":")
-    if not colon or "=" not in grid or "=" in label:
-        raise UsageError(f"{GRID.flag} {text}: give METHOD:NAME=VALUES, such as odm:C=1,10")
-    return label.strip(), grid
+def _grids(texts: Sequence[str]) -> dict[str, str]:
+    """The grid of each method that has one."""
+    found: dict[str, str] = {}
+    for text in texts:
+        label, colon, grid = text.partition(":")
+        if not colon or "=" not in grid or "=" in label:
+            raise UsageError(f"{GRID.flag} {text}: give METHOD:NAME=VALUES, such as odm:C=1,10")
+        label = label.strip()
+        if label in found:
+            raise UsageError(f"{GRID.flag} {text}: another one is of {label} too: give all its values in one, "
+                             f"{label}:{found[label]},{grid}")
+        found[label] = grid
+    return found
 
 
 def _shown(value: float | None) -> str:
     return "none" if value is None else f"{value:.4g}"
-
-
-def _span(seconds: float) -> str:
-    """A time to wait in one or two units."""
-    if seconds < 100:
-        return f"{math.ceil(seconds)} s"
-    minutes = math.ceil(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 if __name__ == "__main__":

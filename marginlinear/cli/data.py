@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -36,11 +35,13 @@ BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's call
 
 
 def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories: Sequence[str] = (),
-              leave_out: Sequence[str] = (), categorical: str | None = None, hash_bits: int | None = None,
-              model: Model | None = None, like: str | None = None, label: str | None = None, **options: Any) -> Any:
+              leave_out: Sequence[str] = (), keep: Sequence[str] = (), categorical: str | None = None,
+              hash_bits: int | None = None, model: Model | None = None, like: str | None = None,
+              label: str | None = None, **options: Any) -> Any:
     """What `read_libsvm` returns for `path`, with progress on the status line; of a store, the Store.
 
-    Of a table what columns become is said by its values of params, `like` a store, or as `model` keeps it.
+    Of a table what columns become is said by its values of params, `like` a store, or as `model` keeps it; columns to
+    `keep` are no features, and their cells are in `left_out` of what is returned.
     """
     progress = progress_of(f"reading {path}", status)
     if is_store(path):
@@ -56,6 +57,7 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
 
     rule = None if model is None and like is None else rule_for(path, model, like)
     require_one_label(path, options)
+    leave_out = (*leave_out, *(name for name in keep if name not in leave_out))
     label, dtype = label_for(label, rule), options.get("dtype", "float64")
     unknown: Unknown = {}
     found: Any
@@ -64,7 +66,7 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
             found = table_rows(path, label, categories, leave_out, rule, text_labels=options.get("text_labels"),
                                dtype=dtype, narrow=narrow, progress=progress, unknown=unknown)
         else:
-            from marginlinear.store.arrow import encoded
+            from marginlinear.store.arrow import cells_in, encoded
 
             columns = {"label": label, "categorical": categorical, "hash_bits": hash_bits}
             pairs, meta = encoded(path, columns, rule, dtype, options.get("threads") or default_threads(), progress,
@@ -73,6 +75,7 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
                 raise Failure(f"{path}: its words are too many for a feature each: give {params.CATEGORICAL.flag} hash")
             found = TableData.of(list(pairs), path, rule or TableRule.of_meta(meta), narrow)
             require_numbers(path, label, found.labels, model)
+            found.left_out = {name: cells_in(path, name) for name in keep}
     warn_of_words(unknown)
     return found
 
@@ -92,6 +95,17 @@ def is_parquet(path: str) -> bool:
 def is_table(path: str) -> bool:
     """Whether a path is CSV, TSV or Parquet: what has columns with names."""
     return not is_store(path) and (separator_of(path) is not None or is_parquet(path))
+
+
+def names_of_columns(path: str) -> list[str]:
+    """Of a table."""
+    if not is_parquet(path):
+        from marginlinear.data.columns import columns_of
+
+        return columns_of(path, ())
+    from marginlinear.store.arrow import Columns
+
+    return list(Columns(path, 1).kinds)
 
 
 def names_in(text: str | None) -> tuple[str, ...]:
@@ -143,7 +157,7 @@ def require_one_label(path: str, options: Mapping[str, Any]) -> None:
 
 def require_numbers(path: str, label: str, labels: Any, model: Model | None) -> None:
     """DataError for words where a regression is to be measured."""
-    if model is not None and model.classes is None and labels.dtype.kind == "U":
+    if model is not None and model.classes is None and labels is not None and labels.dtype.kind == "U":
         raise DataError(path, 0, 0, f"column {label!r} holds words, and the model is a regression: name a column of "
                         "numbers by --label")
 
@@ -157,12 +171,12 @@ def label_for(label: str | None, rule: TableRule | None) -> str:
 
 def warn_of_words(unknown: Unknown) -> None:
     """Say what words are new, and so are no features."""
-    from marginlinear.data.reading import shown
+    from marginlinear.data.reading import as_written
     from marginlinear.problem import counted
 
     for column, (count, word) in unknown.items():
-        warn(f"{counted(count, 'cell')} of column {shown(column)}: words that the training set did not have "
-             f"({shown(word)} is the first) are no features")
+        warn(f"{counted(count, 'cell')} of column {as_written(column)}: words that the training set did not have "
+             f"({as_written(str(word))} is the first) are no features")
 
 
 def read_store(path: str, folder: str | None, status: StatusLine, like: str | None = None, **options: Any) -> Store:
@@ -190,7 +204,8 @@ def read_store(path: str, folder: str | None, status: StatusLine, like: str | No
 def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None = None, like: str | None = None,
                 label: str | None = None, **options: Any) -> Iterator[Any]:
     """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done. The same of a store,
-    and of a table by the rule of `model`, or of the store `like`."""
+    and of a table by the rule of `model`, or of the store `like`: its labels are None where the column that the
+    training set had for them is missing."""
     progress = progress_of(what, status)
     if is_store(path):
         yield from read_data(path, status).parts()
@@ -205,16 +220,17 @@ def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None
 
     rule, unknown = rule_for(path, model, like), Unknown()
     require_one_label(path, options)
+    unlabelled = label is None
     label = label_for(label, rule)
     with opening("open input file", path):
         if not is_parquet(path):
             yield from table_blocks(path, label, rule, text_labels=bool(options.get("text_labels")), progress=progress,
-                                    unknown=unknown)
+                                    unknown=unknown, unlabelled=unlabelled)
         else:
             from marginlinear.store.arrow import encoded
 
             pairs, _ = encoded(path, {"label": label}, rule, "float64", options.get("threads") or default_threads(),
-                               progress, unknown=unknown)
+                               progress, unknown=unknown, unlabelled=unlabelled)
             for pair in pairs:
                 require_numbers(path, label, pair[1], model)
                 yield TableData.of([pair], path, rule)
@@ -239,10 +255,17 @@ def located(data: Any) -> Iterator[None]:
 
 def progress_of(what: str, status: StatusLine) -> Callable[[int, int | None, int], None]:
     def progress(done: int, total: int | None, rows: int) -> None:
-        share = f" of {total / 1e6:.1f} MB ({done / total:.0%})" if total else " MB"
-        status.show(f"{what}: {rows:,} rows, {done / 1e6:.1f}{share}")
+        status.show(what, done, total, "B", f"{rows:,} rows")
 
     return progress
+
+
+def require_no_model(path: str, usage: str) -> None:
+    """Failure where a model file stands in the place of the data: `usage` is the right order."""
+    if os.path.isfile(path):
+        with opening("open input file", path), open(path, "rb") as stream:
+            if stream.readline(16).startswith((b"solver_type ", b"svm_type ")):
+                raise Failure(f"{path} is a model, and stands where the data belong: swap the files: {usage}")
 
 
 def read_model(path: str, multilabel: bool = False) -> Model:
@@ -311,24 +334,3 @@ def read_names(path: str, n_features: int) -> list[str]:
         raise DataError(path, min(len(names), n_features) + 1, 1,
                         f"{len(names)} names for the model's {n_features} features: give one a line")
     return names
-
-
-def read_weights(path: str, m: int) -> list[float]:
-    """The m instance weights of a file: one finite number >= 0 a line."""
-    weights = []
-    with opening("open weight file", path), open(path, "rb") as stream:
-        for number, line in enumerate(stream, 1):
-            text = line.strip()
-            try:
-                weight = math.nan if b"_" in text else float(text)
-            except ValueError:
-                weight = math.nan
-            if not 0 <= weight < math.inf:
-                shown = ascii(text[:40].decode("ascii", "backslashreplace"))
-                column = len(line) - len(line.lstrip()) + 1
-                reason = f"{shown} is not a weight: give one number in [0, inf) a line"
-                raise DataError(path, number, column, reason)
-            weights.append(weight)
-    if len(weights) != m:
-        raise DataError(path, len(weights) + 1, 1, f"{len(weights)} weights for {m} rows: give one a row")
-    return weights

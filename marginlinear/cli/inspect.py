@@ -78,13 +78,15 @@ def work(line: CommandLine) -> int:
         read_data,
         read_model,
         read_names,
-        read_weights,
+        require_no_model,
         warn_of_extra,
         warn_of_unknown,
     )
+    from marginlinear.cli.rows import read_weights
     from marginlinear.margins import margin_report
     from marginlinear.residuals import residual_report
 
+    require_no_model(data_path, f"{PROGRAM} model_file data_file")
     model = read_model(model_path)
     names = None
     if names_path is not None:

@@ -113,8 +113,9 @@ class Manual(NamedTuple):
         for param in declared:
             action: Any = _add(parser, param, _in_short(param))
             action.choices = tuple(words.pop(param.name, param.choices)) or None
-            if param.metavar in places:
-                action.complete = places[param.metavar]
+            place = (param.metavar or "").partition("|")[0]
+            if place in places:
+                action.complete = places[place]
         for name, choices in words.items():
             parser.add_argument(name, choices=tuple(choices))
         files: Any = parser.add_argument("files", nargs="*")

@@ -1,4 +1,4 @@
-"""What the commands share: exit statuses, messages, and the line that shows progress. No NumPy here."""
+"""What the commands share: exit statuses, messages, and what shows progress. No NumPy here."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from contextlib import contextmanager, suppress
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from marginlinear.options import UsageError
@@ -15,6 +16,7 @@ from marginlinear.options import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
+    from typing import Any
 
 DONE, FAILURE, USAGE, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
 # As a shell reports programs that a signal ended: this and the signal's number.
@@ -28,6 +30,8 @@ TOGETHER, IMPORT = 1.0, 0.01
 # How a closed standard stream is opened: to read from the first or write to the second is an error, and what is told on
 # the third is dropped.
 CLOSED = {"stdin": (os.O_WRONLY, "r"), "stdout": (os.O_RDONLY, "w"), "stderr": (os.O_WRONLY, "w")}
+# Of tqdm's bar where how much time is left is ours to tell.
+BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}{postfix}]"
 
 
 class Failure(Exception):
@@ -194,14 +198,15 @@ class Results:
 
 
 class StatusLine:
-    """One line on the terminal, written over and over, wiped at the end; nothing without a terminal."""
+    """What a terminal is told while work goes on: a bar of tqdm, wiped at the end; without tqdm a line now and then."""
 
-    SECONDS = 0.1
+    SECONDS = 10.0  # between lines
 
     def __init__(self, quiet: bool) -> None:
         self._live = not quiet and sys.stderr.isatty()
-        self._next = 0.0
-        self._shown = False
+        self._next = time.monotonic() + self.SECONDS
+        self._kind: tuple[object, ...] = ()
+        self._bar: Any = None
 
     def __enter__(self) -> StatusLine:
         return self
@@ -209,35 +214,47 @@ class StatusLine:
     def __exit__(self, *failure: object) -> None:
         self.wipe()
 
-    def show(self, text: str) -> None:
-        now = time.monotonic()
-        if self._live and now >= self._next:
-            self._next = now + self.SECONDS
-            self._shown = True
-            # A terminal may not tell how wide it is.
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            tell("\r" + text[: width - 1], end="\x1b[K")
+    def show(self, what: str = "", done: float = 0, total: float | None = None, unit: str = "", note: str = "",
+             left: float | None = None) -> None:
+        """`done` of `total` units, which may not be known; without a unit `what` alone.
+
+        `left`: seconds to come, where more is known of them than the pace so far.
+        """
+        if not self._live:
+            return
+        if left is not None:
+            note = f"about {span(left)} left, {note}"
+        if self._kind != (what, total, unit):
+            self.wipe()
+            self._kind = what, total, unit
+            form = "{desc}" if not unit else BAR if total and left is not None else None
+            self._bar = _bar(what, done, total, unit, note, form)
+        if self._bar is not None:
+            self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update(done - self._bar.n)
+        elif time.monotonic() >= self._next:
+            self._next = time.monotonic() + self.SECONDS
+            count = f"{done:,}{f' of {total:,}' if total else ''} {unit}" if unit else ""
+            tell(", ".join(filter(None, (what, count, note))))
 
     def wipe(self) -> None:
-        if self._shown:
-            self._shown, self._next = False, 0.0
-            tell("\r", end="\x1b[K")
+        if self._bar is not None:
+            self._bar.close()
+        self._kind, self._bar = (), None
 
 
-class Steps:
-    """What is told of work in steps that take about equally long."""
-
-    BAR = 20
-
-    def __init__(self) -> None:
-        self._began, self._made = time.monotonic(), 0
-
-    def shown(self, done: int, total: int, what: str) -> str:
-        """A bar, and the time that the steps not `done` yet take, to be called after each."""
-        self._made += 1
-        left = (time.monotonic() - self._began) / self._made * (total - done)
-        bar = "#" * (self.BAR * done // total)
-        return f"[{bar:<{self.BAR}}] {done}/{total} {what}, about {span(left)} left"
+def _bar(what: str, done: float, total: float | None, unit: str, note: str, form: str | None) -> Any:
+    """A bar of tqdm, which knows the terminal and how often to draw; None without tqdm."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    # One process draws, when it has something new: a thread that looks after bars, and a lock that processes share, are
+    # of no use.
+    tqdm.monitor_interval = 0
+    tqdm.set_lock(RLock())
+    return tqdm(desc=what or None, initial=done, total=total, unit=unit if unit == "B" else f" {unit}",
+                unit_scale=unit == "B", postfix=note, bar_format=form, leave=False, dynamic_ncols=True, miniters=0)
 
 
 class Trend:

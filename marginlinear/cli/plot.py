@@ -225,11 +225,13 @@ class Picture:
             is_table,
             read_data,
             read_model,
+            require_no_model,
             warn_of_extra,
             warn_of_unknown,
         )
 
         path, *model_paths = self.files
+        require_no_model(path, f"{PROGRAM} {self.kind} data_file model_file ...")
         models = [read_model(model_path) for model_path in model_paths]
         if len({model.classes is None for model in models}) > 1:
             raise Failure(f"{', '.join(model_paths)}: some are regressions, some have classes: draw them apart")

@@ -40,15 +40,15 @@ BLOCK = 1 << 21  # scores held at a time
 USAGE = """\
 usage: margin-predict [options] test_file model_file [output_file]
 
-Predict the labels of rows with a model, and show its accuracy.
+Predict the labels of rows with a model, and show its accuracy, where they have labels.
 
 One line a row: the label, or the number that a regression predicts, then what options add, with blanks between:
 probabilities, scores, the margin. The labels of a multi-label model have commas between. Without an output_file the
 lines go to standard output, and the accuracy to standard error.
 
 The model_file is of margin-train, of LIBLINEAR's train or LIBSVM's svm-train; the test_file is LIBSVM text ('-':
-standard input), a table whose columns have the names that the model keeps (.csv, .tsv, .parquet), packed or not (.gz,
-.bz2, .xz), or a store.
+standard input), a table whose columns have the names that the model keeps (.csv, .tsv, .parquet), with or without that
+of the labels, packed or not (.gz, .bz2, .xz), or a store.
 """
 
 
@@ -68,8 +68,19 @@ def work(line: CommandLine) -> int:
     if output:
         with opening("open output file", output):
             check_writable(output)
-    from marginlinear.cli.data import located, read_blocks, read_data, read_model, warn_of_extra
+    from marginlinear.cli.data import (
+        label_for,
+        located,
+        read_blocks,
+        read_data,
+        read_model,
+        require_no_model,
+        warn_of_extra,
+    )
+    from marginlinear.data.reading import as_written
+    from marginlinear.problem import counted
 
+    require_no_model(test, f"{PROGRAM} test_file model_file")
     model = read_model(model_path, multilabel=True)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
@@ -85,6 +96,7 @@ def work(line: CommandLine) -> int:
            "text_labels": not regression and model.classes.dtype.kind == "U",
            "multilabel": model.multilabel, **columns}
     m = n_values = n_features = 0
+    labelled, what = True, ""
     # On a terminal the lines themselves are the progress.
     silent = quiet or (not output and sys.stdout.isatty())
     with nullcontext() if as_json and not output else replacing(output or "-") as stream, StatusLine(silent) as status:
@@ -95,19 +107,25 @@ def work(line: CommandLine) -> int:
         kind = NumberPredictor if regression else LabelSetPredictor if model.multilabel else Predictor
         predictor: Any = kind(model, threads, added, _nowhere if stream is None else stream.write, as_json)
         for data in parts:
-            with located(data), renumber_rows(range(m, m + len(data.labels))):
+            labelled, rows = data.labels is not None, len(data.indptr) - 1
+            if not labelled:
+                what = f"{test} has no column {as_written(label_for(None, data.table))} of labels"
+                if added.margins:
+                    raise Failure(f"{what}, of which margins are: leave out {MARGINS.flag}")
+            with located(data), renumber_rows(range(m, m + rows)):
                 predictor.write(data)
-            m += len(data.labels)
+            m += rows
             n_values, n_features = n_values + len(data.indices), max(n_features, data.n_features)
     warn_of_extra(predictor.extra, predictor.n_features)
     if model.multilabel and predictor.agreement.missed:
         warn(f"{predictor.agreement.missed} labels of the rows are none that the model knows: they count as missed")
     if as_json:
         about = data_part(test, n_rows=m, n_features=n_features, n_values=n_values, extra_values=predictor.extra,
-                          unknown=predictor.unknown)
-        print(text_of(PROGRAM, model=model_part(model, model_path), data=about, **predictor.parts()))
+                          unknown=predictor.unknown if labelled else None)
+        scores = predictor.parts() if labelled else {}
+        print(text_of(PROGRAM, model=model_part(model, model_path), data=about, **scores))
     if not quiet:
-        for text in predictor.results(m):
+        for text in predictor.results(m) if labelled else [f"{what}: {counted(m, 'row')} predicted, nothing measured"]:
             (print if output else tell)(text)
     return DONE
 
@@ -158,16 +176,18 @@ class Predictor:
         # Nobody else has these arrays: they need not be copied. The model's last features need not occur in them.
         X = CSR(data.data, sealed(data.indices), sealed(data.indptr), max(data.n_features, self.n_features))
         self.extra += count_extra(X, model)
-        truth = model.places_in_classes(data.labels)
+        labels = data.labels
+        truth = None if labels is None else model.places_in_classes(labels)
         for low, high, block in row_blocks(X, max(1, BLOCK // max(len(names), model.columns))):
             with renumber_rows(range(low, high)):
                 scores = model.decide(block, threads=self.threads)
-            known = truth[low:high]
             codes = model.places_of(scores)
-            self.correct += int(np.count_nonzero(codes == known))
-            if self.agreement is not None:
-                self.agreement.add_scored(model, scores, known, codes)
-                self.unknown.update(data.labels[low:high][known < 0].tolist())
+            known = None if truth is None else truth[low:high]
+            if labels is not None and known is not None:
+                self.correct += int(np.count_nonzero(codes == known))
+                if self.agreement is not None:
+                    self.agreement.add_scored(model, scores, known, codes)
+                    self.unknown.update(labels[low:high][known < 0].tolist())
             lines = [names[code] for code in codes.tolist()]
             tables = []
             if added.probabilities:
@@ -177,7 +197,7 @@ class Predictor:
             for table in tables:
                 rows = format_rows(table).splitlines()
                 lines = [line + b" " + row.rstrip() for line, row in zip(lines, rows, strict=True)]
-            if added.margins:
+            if added.margins and known is not None:
                 margins = format_rows(model.margins_of(scores, np.maximum(known, 0))[:, None]).split()
                 lines = [line + b" " + (margin if code >= 0 else b"nan")
                          for line, margin, code in zip(lines, margins, known.tolist(), strict=True)]
@@ -264,7 +284,8 @@ class NumberPredictor:
         for low, high, block in row_blocks(data, BLOCK):
             with renumber_rows(range(low, high)):
                 scores = self.model.decide(block, threads=self.threads)
-            self.agreement.add(data.labels[low:high], scores)
+            if data.labels is not None:
+                self.agreement.add(data.labels[low:high], scores)
             self._write(format_rows(scores[:, None]).replace(b" \n", b"\n"))
 
     def results(self, m: int) -> list[str]:

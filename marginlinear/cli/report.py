@@ -82,19 +82,25 @@ class Report:
         self.results, self.as_json, self.advised = results, as_json, advised
         self.parts: dict[str, Any] = {}
         self.notes: list[Note] = []
+        self._told = 0
 
     def say(self, text: str) -> None:
         """A line of results."""
         if not self.as_json:
             self.results.say(text)
 
+    def tell_notes(self) -> None:
+        """Those that are not told yet."""
+        if not self.as_json:
+            for note in self.notes[self._told:]:
+                tell(f"note: {note.text}")
+            self._told = len(self.notes)
+
     def close(self, command: str) -> None:
         """The object of the command, or the notes."""
         if self.as_json:
             self.results.say(text_of(command, **self.parts, notes=[note._asdict() for note in self.notes]))
-        else:
-            for note in self.notes:
-                tell(f"note: {note.text}")
+        self.tell_notes()
 
 
 def text_of(command: str, **parts: Any) -> str:

@@ -149,7 +149,7 @@ class Work:
         """The same of a table, where a row begins, whose header is no row."""
         import numpy as np
 
-        from marginlinear.data.columns import checked_header, rows_of
+        from marginlinear.data.columns import checked_header, rows_of, uneven
         from marginlinear.libsvm.reader import opened
 
         begins, labels = [], []
@@ -159,8 +159,7 @@ class Work:
             at = 0 if self.random else header.index(self.label)
             for number, row in lines:
                 if len(row) != len(header):
-                    raise DataError(self.path, number, 1, f"{len(row)} cells: {len(header)} are needed, as in the "
-                                    "header")
+                    raise uneven(self.path, number, row, header)
                 begins.append(number)
                 labels.append(row[at].strip())
         if not begins:

@@ -23,7 +23,6 @@ from marginlinear.cli.data import (
     names_in,
     read_data,
     read_store,
-    read_weights,
     refuse_with_tables,
 )
 from marginlinear.cli.files import require_apart
@@ -34,11 +33,9 @@ from marginlinear.cli.output import (
     Failure,
     Results,
     StatusLine,
-    Steps,
     Trend,
     opening,
     settle_blas,
-    span,
     tell,
     warn,
 )
@@ -69,7 +66,8 @@ if TYPE_CHECKING:
     from marginlinear.registry import Method
 
 PROGRAM = "margin-train"
-WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data", metavar="FILE")
+WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data; or the name of a column of a "
+                "table, which is no feature then", metavar="FILE|COLUMN", brief="factors of C, one a line for each row")
 GRID = Param("grid", str, None, "values to search: 'C=log2:-5:2:15,mu=0.2:0.2:0.8' or 'C=1,4,16,outer=ccp,paper'; a "
              "range is start:step:stop, of the exponent after log2: and log10:; a further --grid adds its names; "
              "paper: what the method's paper chose from", metavar="NAME=VALUES,...",
@@ -95,7 +93,8 @@ NO_ADVICE = Param("no_advice", bool, False, "no notes on which of the defaults m
                   "classes that are unbalanced, a best C at the edge of the grid")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 GROUPS = Param("groups", str, None, "of cross-validation: the group of each row, one a line; rows of one group, such "
-               "as those of one patient, are in one fold", metavar="FILE")
+               "as those of one patient, are in one fold; or the name of a column of a table, which is no feature then",
+               metavar="FILE|COLUMN", brief="the group of each row: rows of one group are in one fold")
 FOLD_FILE = Param("fold_file", str, None, "cross-validation by these folds in place of -v: the number of each row's, "
                   "one a line, from 0 or 1 without gaps", metavar="FILE")
 COLUMNS = (params.LABEL, params.CATEGORIES, params.LEAVE_OUT, params.CATEGORICAL, params.HASH_BITS, LIKE)
@@ -331,10 +330,15 @@ class Training:
         """Notes on the data, which a fit may overwrite."""
         from marginlinear.selection import advising
 
+        one_label = self.method.classifies and not hasattr(data.labels, "patterns")
+        if numbers := one_label and advising.of_numbers(data.labels, option):
+            self.report.notes += numbers
+            # A fit of so many classes may take long.
+            self.report.tell_notes()
         if self.params.get(params.SCALE.name) is None:
             self.report.notes += advising.of_features(data, option)
         alike = {"balanced", "f1_macro", "auc"} & {*self.metrics}
-        if self.method.classifies and not (self.class_weights or alike or hasattr(data.labels, "patterns")):
+        if one_label and not (numbers or self.class_weights or alike):
             self.report.notes += advising.of_classes(data.labels, option)
 
     @property
@@ -438,7 +442,7 @@ class Training:
         first = self.metrics[0]
         metric = METRICS[first]
         m = len(data.labels)
-        fold_of, groups = self.row_files.read(m)
+        fold_of, groups = self.row_files.read(data)
         folds = min(self.folds, m) if fold_of is None else len(set(fold_of))
         doubled = self.grid is None
         if doubled:
@@ -446,7 +450,6 @@ class Training:
         total = len(self.points) * folds
         if self.searches and not self.quiet:
             self.report.say(f"{len(self.points)} points, {folds} folds: {total} fits")
-        steps = Steps()
         best: tuple[float, str] | None = None
         sign = -1 if first in params.ERRORS else 1
 
@@ -458,8 +461,7 @@ class Training:
             if self.verbose:
                 tell(f"{grids.shown(fit['params'])} fold {fit['fold']}: {metric} {_score(first, fit['score'] or 0)}, "
                      f"{fit['n_iter']} sweeps, {fit['status']}, {fit['seconds']:.1f} s")
-            self.status.show(f"{steps.shown(done, total, 'fits')}; "
-                             f"best of a fold {_score(first, best[0], '.4g')} {best[1]}")
+            self.status.show("", done, total, "fits", f"best of a fold {_score(first, best[0], '.4g')} {best[1]}")
 
         fixed = {name: value for name, value in self.params.items() if name not in ("seed", "threads")}
         with warnings.catch_warnings(record=True) as caught:
@@ -564,6 +566,10 @@ class Training:
             self.status.wipe()
             tell("interrupted: the model so far will be written; Ctrl-C again gives it up")
             return interrupted.partial
+        except KeyboardInterrupt:
+            self.status.wipe()
+            tell("nothing has been found yet: no model is written")
+            raise
         except DataError:
             # Of the checkpoint, which it names.
             raise
@@ -605,7 +611,8 @@ class Training:
             data = read_store(self.path, self.store, self.status, **self.reading)
         else:
             # Scaled values have the type of those that they are made of.
-            data = read_data(self.path, self.status, narrow=not self.params.get("scale"), **self.reading)
+            keep = self.row_files.columns(self.path) if is_table(self.path) else ()
+            data = read_data(self.path, self.status, narrow=not self.params.get("scale"), keep=keep, **self.reading)
         seconds = time.perf_counter() - began
         self.status.wipe()
         m = len(data.labels)
@@ -617,7 +624,7 @@ class Training:
             found: Any = data.labels
             classes = found.classes if hasattr(found, "patterns") else np.unique(found)
             self.class_weight = self._known_classes(classes.tolist())
-        self.sample_weight = read_weights(self.row_files.weights, m) if self.row_files.weights else None
+        self.sample_weight = self.row_files.read_weights(data)
         self.report.parts["data"] = data_part(self.path, n_rows=m, n_features=data.n_features,
                                               n_values=len(data.indices))
         if self.report.advised:
@@ -671,13 +678,14 @@ class Checks:
         name, gap, allowed = ("residual", check["residual"], self.tol) if check["certificate"] is None else (
             "certificate", check["certificate"], allowance(self.tol, check["objective"]))
         objective, seconds = f"objective {check['objective']:.6g}", check["seconds"]
-        part = f"probabilities, fold {check['fold']} of {check['folds']}: " if "fold" in check else ""
+        part = f"probabilities, fold {check['fold']} of {check['folds']}" if "fold" in check else ""
         if self.verbose:
-            tell(f"{part}{check['n_iter']} sweeps, {objective}, {name} {gap:.3g}, {seconds:.1f} s")
+            tell(f"{part and part + ': '}{check['n_iter']} sweeps, {objective}, {name} {gap:.3g}, {seconds:.1f} s")
         left = self.trend.left(seconds, gap, allowed)
-        time = "" if left is None else f", about {span(max(min(left, self.time_limit - seconds), 0))} left"
-        self.status.show(f"{part}{check['n_iter']} sweeps, {name} {gap:.3g} (ends at {allowed:.2g}), {seconds:.1f} s"
-                         f"{time}, {objective}")
+        if left is not None:
+            left = max(min(left, self.time_limit - seconds), 0.0)
+        self.status.show(part, check["n_iter"], None, "sweeps",
+                         f"{name} {gap:.3g} (ends at {allowed:.2g}), {objective}", left)
 
 
 def _method(line: CommandLine) -> Method:

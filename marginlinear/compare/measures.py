@@ -58,7 +58,7 @@ def metrics_of(names: Sequence[str], regression: bool) -> tuple[str, ...]:
         if name not in known:
             raise ValueError(f"metric = {name!r} does not measure {'numbers' if regression else 'classes'}: give "
                              f"{' | '.join(known)}")
-    return tuple(dict.fromkeys(names)) or known[:1]
+    return P.once_each(names) or known[:1]
 
 
 def measure(metric: str, found: Predictions) -> float | None:

@@ -145,8 +145,11 @@ class File(NamedTuple):
     def _read(self, path: str, regression: bool, first: Any) -> tuple[Any, Any]:
         if separator_of(path):
             left_out = self.leave_out
-            if self.groups in columns_of(path, ()) and self.groups not in left_out:
-                left_out = (*left_out, self.groups)
+            if self.groups in columns_of(path, ()):
+                if os.path.exists(self.groups):
+                    raise DataError(path, 1, 0, f"{self.groups} is a column, and there is such a file: for groups give "
+                                    f"{os.path.join(os.curdir, self.groups)} for the file, or rename one")
+                left_out = tuple(dict.fromkeys((*left_out, self.groups)))
             table = read_csv(path, self.label, self.categories, None if first is None else first.rule, left_out)
             return table, table.y
         from marginlinear.libsvm import read_libsvm

@@ -4,8 +4,9 @@ Loops without the GIL go where an index leads, and look at none of them. So noth
 before it has come through `held` or `as_rows`, which promise for as long as it is used:
 
     indices and indptr are this package's own: a copy, unless their memory cannot be written to. Stale flags, a
-    callback, another thread or whoever else has the arrays cannot change what was checked. A copy is 4 bytes a stored
-    value; memory maps opened for reading, and what has come through the door before, need none.
+    callback, another thread or whoever else has the arrays cannot change what was checked. A copy is 2 bytes a stored
+    value where features are few, else 4; memory maps opened for reading, and what has come through the door before,
+    need none.
     Lengths, order and range of the copies are checked, and values are finite.
     SciPy's own loops, which convert from other formats and sort, get checked copies too.
 
@@ -21,9 +22,12 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from marginlinear._core.rows import OrderError, Rows
+from marginlinear._core.rows import OrderError, Rows, narrowed
 from marginlinear._typing import AnyArray, FloatArray, IntArray, RealArray
+from marginlinear.errors import RowError
 
+# Features that uint16 numbers hold.
+NARROW = 2**16
 # What `held` returns: a dense array, a CSR, or a Pager, whose rows are on disk.
 HeldRows: TypeAlias = Any
 
@@ -88,7 +92,7 @@ def spread(each: FloatArray, indptr: IntArray) -> RealArray:
     return cast(RealArray, found)
 
 
-def held(X: Any, given: bool = False) -> HeldRows:
+def held(X: Any, given: bool = False, finite: bool = True, spare: bool = False) -> HeldRows:
     """X as a dense array or a CSR that nobody else can change the structure of.
 
     Parameters
@@ -97,6 +101,10 @@ def held(X: Any, given: bool = False) -> HeldRows:
         The numbers of a dense array are not looked at here.
     given : bool
         Whether nobody else has X any more: its arrays are used as they are.
+    finite : bool
+        Whether those of a data frame are, so that a column of it is named.
+    spare : bool
+        Whether nobody else will have the result: its indices can be written to where they are a copy, its values never.
 
     Raises
     ------
@@ -105,7 +113,7 @@ def held(X: Any, given: bool = False) -> HeldRows:
     """
     if is_paged(X):
         return X
-    return sparse_rows(X, -1.0, given)[0] if is_sparse(X) else dense_table(X)
+    return sparse_rows(X, -1.0, given, spare=spare)[0] if is_sparse(X) else dense_table(X, finite)
 
 
 def checked(X: Any) -> Any:
@@ -164,24 +172,49 @@ def is_frame(X: object) -> bool:
     return hasattr(kind, "columns") and hasattr(kind, "__array__") and not hasattr(kind, "__dask_graph__")
 
 
-def dense_table(X: Any) -> AnyArray:
-    """X as a dense array of two dimensions, whose shape and type stay whatever becomes of the caller's."""
-    dense = (of_columns(X) if is_frame(X) else array_of(X, "X")).view()
+def dense_table(X: Any, finite: bool = True) -> AnyArray:
+    """X as a dense array of two dimensions, whose shape and type stay whatever becomes of the caller's; `finite` as in
+    `held`."""
+    framed = is_frame(X)
+    dense = (of_columns(X) if framed else array_of(X, "X")).view()
     require_table(dense.shape)
+    if framed and finite:
+        require_finite(X, dense)
     return dense
+
+
+def require_finite(frame: Any, dense: AnyArray) -> None:
+    """RowError names the column of a data frame where a number of its rows is not finite."""
+    if dense.dtype.kind != "f":
+        return
+    with np.errstate(invalid="ignore", over="ignore"):
+        # The sum is not finite where a number is not, and seldom elsewhere.
+        if np.isfinite(dense.sum()):
+            return
+    wrong = np.argwhere(~np.isfinite(dense))
+    if len(wrong):
+        row, j = wrong[0].tolist()
+        name = repr(column_names(frame)[j]).replace("{", "{{").replace("}", "}}")
+        raise RowError(row, f"X: row {{row}}, column {name} is {dense[row, j]}: values must be finite: fill in what is "
+                       "missing, or leave the row or the column out")
+
+
+def column_names(X: Any) -> list[Any]:
+    """Those of a data frame of pandas or polars, or of pyarrow's table."""
+    return list(X.columns if hasattr(type(X), "iloc") or hasattr(type(X), "get_columns") else X.schema.names)
 
 
 def of_columns(X: Any) -> AnyArray:
     """A data frame as an array; ValueError names a column that does not hold numbers."""
     if hasattr(type(X), "iloc"):
-        if len(types := set(X.dtypes)) == 1 and isinstance(types.pop(), np.dtype):
+        if len(types := set(X.dtypes)) == 1 and isinstance(kind := types.pop(), np.dtype) and kind.kind in "biuf":
             # pandas has columns of one of NumPy's types as one array.
             return array_of(X, "X")
-        columns = [(name, X.iloc[:, j]) for j, name in enumerate(X.columns)]
+        columns = [(name, X.iloc[:, j]) for j, name in enumerate(column_names(X))]
     elif hasattr(type(X), "get_columns"):
         columns = [(column.name, column) for column in X.get_columns()]
     else:
-        columns = list(zip(X.schema.names, X.columns, strict=True))
+        columns = list(zip(column_names(X), X.columns, strict=True))
     arrays = [numbers_of(name, column) for name, column in columns]
     types = {array.dtype for array in arrays}
     dense = np.empty((len(X), len(arrays)), dtype=types.pop() if len(types) == 1 else np.float64)
@@ -198,13 +231,14 @@ def numbers_of(name: object, column: Any) -> AnyArray:
         column = column.to_numpy(dtype=np.float64, na_value=np.nan)
     found = array_of(column, f"X: column {name!r}")
     if found.dtype.kind not in "biuf":
-        raise ValueError(f"X: column {name!r} holds {dtype or found.dtype}: numbers are needed")
+        raise ValueError(f"X: column {name!r} holds {dtype or found.dtype}: numbers are needed: convert it, words to a "
+                         "column of 0 and 1 each, as pandas.get_dummies does, or leave it out")
     return found
 
 
-def sparse_rows(X: Any, bias: float, given: bool, threads: int | None = 1) -> tuple[CSR, Rows]:
+def sparse_rows(X: Any, bias: float, given: bool, threads: int | None = 1, spare: bool = False) -> tuple[CSR, Rows]:
     """(CSR, Rows) of a sparse X: see `held`. Of a Store, who does not go over its parts gets all rows, verified."""
-    csr = compressed(X.in_memory(), True) if is_stored(X) else compressed(X, given)
+    csr = compressed(X.in_memory(), True) if is_stored(X) else compressed(X, given, spare)
     try:
         rows = rows_of(csr, bias, threads)
     except OrderError:
@@ -227,7 +261,7 @@ def rows_of(csr: CSR, bias: float, threads: int | None) -> Rows:
     return Rows.from_csr(csr.data, *structure)
 
 
-def compressed(X: Any, given: bool) -> CSR:
+def compressed(X: Any, given: bool, spare: bool = False) -> CSR:
     """A CSR of arrays that are not checked against each other yet, but for the number of rows."""
     m, container = None, getattr(X, "container", None)
     if not is_compressed(X):
@@ -256,8 +290,10 @@ def compressed(X: Any, given: bool) -> CSR:
         data = array_of(X.data, "X: data").view()
         if data.ndim != 1:
             raise ValueError(f"X: data has shape {data.shape}: one dimension is needed")
-        csr = CSR(np.ascontiguousarray(real_values(data)), own(indices, np.int32 if wide else indices.dtype, given),
-                  own(indptr, np.int64, given), int(n), container)
+        values = np.ascontiguousarray(real_values(data))
+        if spare:
+            values.flags.writeable = False
+        csr = CSR(values, own_features(indices, n, given, spare), own(indptr, np.int64, given), int(n), container)
     csr.in_order = getattr(X, "in_order", False)
     return csr
 
@@ -271,12 +307,23 @@ def integers(array: Any, name: str) -> IntArray:
     return found
 
 
-def own(array: AnyArray, dtype: npt.DTypeLike, given: bool = False) -> AnyArray:
-    """The same numbers in C order where nobody else can write: a copy, unless `given`, or the memory is read-only."""
+def own(array: AnyArray, dtype: npt.DTypeLike, given: bool = False, spare: bool = False) -> AnyArray:
+    """The same numbers in C order where nobody else can write: a copy, unless `given`, or the memory is read-only. A
+    `spare` copy can be written to."""
     found = np.ascontiguousarray(array, dtype=dtype)
     if given or (np.may_share_memory(found, array) and read_only(array)):
         return found
-    return sealed(found.copy() if np.may_share_memory(found, array) else found)
+    found = found.copy() if np.may_share_memory(found, array) else found
+    return found if spare else sealed(found)
+
+
+def own_features(indices: IntArray, n: int, given: bool, spare: bool) -> IntArray:
+    """`own` of the numbers of n features: what is copied, as uint16 numbers where these hold them."""
+    if indices.dtype == np.int32 and n <= NARROW and not (given or read_only(indices)):
+        found = narrowed(np.ascontiguousarray(indices))
+        if found is not None:
+            return found if spare else sealed(found)
+    return own(indices, indices.dtype if indices.dtype == np.uint16 else np.int32, given, spare)
 
 
 def sealed(array: AnyArray) -> AnyArray:

@@ -10,8 +10,17 @@ import numpy as np
 
 from marginlinear import params as P
 from marginlinear._typing import AnyArray, FloatArray, IntpArray
-from marginlinear.data.arrays import HeldRows, held, select_rows, select_square, shape_of
+from marginlinear.data.arrays import (
+    HeldRows,
+    held,
+    is_frame,
+    require_finite,
+    select_rows,
+    select_square,
+    shape_of,
+)
 from marginlinear.data.labels import labels_of, require_words, targets_of
+from marginlinear.errors import renumber_rows
 
 BALANCED = "balanced"
 
@@ -51,23 +60,30 @@ def places_in(classes: AnyArray, y: AnyArray) -> IntpArray:
     return np.where(classes[places] == y, places, -1)
 
 
-def training_data(X: Any, y: Any, sample_weight: Any, square: bool = False, overwrite_rows: bool = False,
-                  regression: bool = False) -> tuple[HeldRows, AnyArray, FloatArray, IntpArray | None]:
+def training_data(
+    X: Any, y: Any, sample_weight: Any, square: bool = False, overwrite_rows: bool = False, regression: bool = False,
+    spare: bool = False,
+) -> tuple[HeldRows, AnyArray, FloatArray, IntpArray | None]:
     """(X as `held` has it, y, instance weights, numbers of the rows kept): checked, without the rows of weight 0.
 
     Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. overwrite_rows:
-    X may be overwritten, as nothing else reads it any more. regression: y are targets.
+    X may be overwritten, as nothing else reads it any more. regression: y are targets. spare: as of `held`.
     """
     require_unmasked(X, y)
-    X = held(X, overwrite_rows)
+    frame = X if is_frame(X) else None
+    # Rows of weight 0 are not there, whatever is in them.
+    X = held(X, overwrite_rows, finite=False, spare=spare and not overwrite_rows)
     y, factors, kept = labels_and_weights(X, y, sample_weight, regression)
     m, n = shape_of(X)
     if square and n != m:
         raise ValueError(f"X has {m} rows and {n} columns: a precomputed kernel is the square matrix of "
                          "the rows' inner products")
-    if kept is None:
-        return X, y, factors, None
-    return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
+    if kept is not None:
+        X, y, factors = select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept]
+    if frame is not None and not square:
+        with renumber_rows(kept):
+            require_finite(frame, X)
+    return X, y, factors, kept
 
 
 def labels_and_weights(X: HeldRows, y: Any, sample_weight: Any,

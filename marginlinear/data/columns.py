@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from marginlinear.data.arrays import CSR, as_singles, is_frame
-from marginlinear.data.reading import separator_of, shown
-from marginlinear.errors import DataError
+from marginlinear.data.arrays import CSR, as_singles, column_names, is_frame
+from marginlinear.data.reading import as_written, separator_of, shown
+from marginlinear.errors import DataError, did_you_mean
 from marginlinear.libsvm.reader import LibsvmData, Replayed, decompressed, first_bytes, opened
 
 if TYPE_CHECKING:
@@ -32,9 +32,12 @@ if TYPE_CHECKING:
 Unknown: TypeAlias = dict[str, tuple[int, str]]
 # Cells of a block, and bytes of text that are read at once.
 CELLS, TEXT = 1 << 18, 1 << 18
+EMPTY = "the cell is empty"
 # Whole numbers below it are int64 and float64 alike.
 EXACT = 1 << 53
 COUNT, NARROW = 1 << 31, 1 << 16
+# What programs put between cells, and the ending of the names of such files, where there is one.
+SIGNS = {",": ".csv", "\t": ".tsv", ";": None, "|": None}
 
 
 class TableRule(NamedTuple):
@@ -126,8 +129,7 @@ def rule_of(X: Any) -> TableRule | None:
     """How columns became the features of X: a file's rows, a store, or a data frame whose columns have names."""
     if not is_frame(X):
         return getattr(X, "table", None)
-    # pandas; polars; pyarrow.
-    names = list(X.columns if hasattr(type(X), "iloc") or hasattr(type(X), "get_columns") else X.schema.names)
+    names = column_names(X)
     return TableRule(None, tuple(names)) if all(type(name) is str for name in names) else None
 
 
@@ -161,13 +163,16 @@ class TableData(LibsvmData):
     Attributes
     ----------
     table : TableRule
-        Further ones than of LibsvmData: how columns became features.
+        Further ones than of LibsvmData, whose labels may be None here: how columns became features.
     left_out : dict
         Name of a column that is no feature -> its cells, as they are.
+    lines, places : sequence of int, dict
+        Where they are: the line of each row, and name -> number of a column from 0; empty where that is not known.
     """
 
-    def __init__(self, parts: list[CSR], labels: AnyArray, path: str, table: TableRule,
-                 left_out: dict[str, tuple[str, ...]] | None = None, narrow: bool = False) -> None:
+    def __init__(self, parts: list[CSR], labels: AnyArray | None, path: str, table: TableRule,
+                 left_out: dict[str, tuple[str, ...]] | None = None, narrow: bool = False, lines: Sequence[int] = (),
+                 places: Mapping[str, int] | None = None) -> None:
         data = np.concatenate([part.data for part in parts])
         indices = np.concatenate([part.indices for part in parts])
         ends = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]).cumsum()
@@ -177,15 +182,16 @@ class TableData(LibsvmData):
             indices = indices.astype(np.uint16) if table.n_features <= NARROW else indices
         super().__init__(data, indices, ends, labels, table.n_features, (path, 0, 0))
         self.table, self.left_out = table, left_out or {}
-
+        self.lines, self.places = lines, places or {}
 
     @classmethod
-    def of(cls, pairs: list[tuple[CSR, AnyArray]], path: str, table: TableRule, narrow: bool = False) -> TableData:
-        """The rows of pairs of CSR and labels."""
+    def of(cls, pairs: list[tuple[CSR, AnyArray | None]], path: str, table: TableRule,
+           narrow: bool = False) -> TableData:
+        """The rows of pairs of CSR and labels, which all have, or none."""
         if not pairs:
             raise DataError(path, 0, 0, "there are no rows")
-        return cls([part for part, _ in pairs], np.concatenate([labels for _, labels in pairs]), path, table,
-                   narrow=narrow)
+        labels = [labels for _, labels in pairs if labels is not None]
+        return cls([part for part, _ in pairs], np.concatenate(labels) if labels else None, path, table, narrow=narrow)
 
 
 class Table(NamedTuple):
@@ -255,18 +261,19 @@ def table_rows(path: str, label: str, categories: Sequence[str] = (), leave_out:
     while blocks:
         parts.append(table.csr(blocks.pop(0), rule.n_features, dtype))
     left_out = {name: tuple(cells) for name, cells in table.left_out.items()}
-    return TableData(parts, table.labels_of(table.labels, table.lines, text_labels), path, rule, left_out, narrow)
+    return TableData(parts, table.labels_of(table.labels, table.lines, text_labels), path, rule, left_out, narrow,
+                     table.lines if left_out else (), table.places)
 
 
 def table_blocks(path: str, label: str, like: TableRule, *, text_labels: bool, progress: Progress | None = None,
-                 unknown: Unknown | None = None) -> Iterator[TableData]:
+                 unknown: Unknown | None = None, unlabelled: bool = False) -> Iterator[TableData]:
     """Yield the rows of a table `like` another one some at a time, in memory that does not grow with the file; what
-    cells have words that are not there is noted in `unknown`."""
-    table = TextTable(path, label, like=like)
+    cells have words that are not there is noted in `unknown`. `unlabelled` as of TextTable."""
+    table = TextTable(path, label, like=like, unlabelled=unlabelled)
     table.unknown = table.unknown if unknown is None else unknown
     with closing(table.blocks(progress)) as blocks:
         for cells in blocks:
-            labels = table.labels_of(table.labels, table.lines, text_labels)
+            labels = table.labels_of(table.labels, table.lines, text_labels) if table.labelled else None
             table.forget()
             yield TableData([table.csr(cells, like.n_features, "float64")], labels, path, like)
 
@@ -285,6 +292,8 @@ class TextTable:
     ----------
     refuse : callable, optional
         What is done with a DataError of one row, which is then left out; by default it is raised.
+    unlabelled : bool, default=False
+        Whether the column of the labels may be missing.
 
     Attributes
     ----------
@@ -293,10 +302,13 @@ class TextTable:
     left_out : dict
         Cells of the columns that are left out, so far.
     unknown : Unknown
+    labelled : bool
+        Whether the header has a column of labels, once it has been read.
     """
 
     def __init__(self, path: str, label: str, categories: Sequence[str] = (), leave_out: Sequence[str] = (),
-                 like: TableRule | None = None, refuse: Callable[[DataError], object] | None = None) -> None:
+                 like: TableRule | None = None, refuse: Callable[[DataError], object] | None = None,
+                 unlabelled: bool = False) -> None:
         if like is not None and like.hashed is not None:
             raise DataError(path, 0, 0, "the words of the columns are hashed, which is for Parquet: convert the file")
         self.path, self.label, self.categories, self.like = path, label, tuple(categories), like
@@ -307,6 +319,8 @@ class TextTable:
         self.numeric: list[str] = [] if like is None else like.numeric
         self.words: dict[str, dict[str, int]] = {} if like is None else like.words()
         self.unknown: Unknown = {}
+        self.places: dict[str, int] = {}
+        self.unlabelled, self.labelled = unlabelled, True
 
     @property
     def rule(self) -> TableRule:
@@ -324,23 +338,22 @@ class TextTable:
         with opened(self.path) as (_, readinto, size):
             lines = rows_of(self.path, readinto, size, progress)
             header = self._header(next(lines, (0, []))[1])
-            places = {name: at for at, name in enumerate(header)}
+            self.places = {name: at for at, name in enumerate(header)}
             block = max(1, CELLS // len(header))
             rows: list[list[str]] = []
             numbers: list[int] = []
             for number, row in lines:
                 if len(row) != len(header):
-                    self.refuse(DataError(self.path, number, 1,
-                                          f"{len(row)} cells: {len(header)} are needed, as in the header"))
+                    self.refuse(uneven(self.path, number, row, header))
                     some = True
                     continue
                 rows.append(row)
                 numbers.append(number)
                 if len(rows) == block:
-                    yield self._cells(rows, numbers, places)
+                    yield self._cells(rows, numbers)
                     rows, numbers, some = [], [], True
             if rows:
-                yield self._cells(rows, numbers, places)
+                yield self._cells(rows, numbers)
             elif not some:
                 raise DataError(self.path, 2, 1, "there are no rows below the header")
 
@@ -357,8 +370,8 @@ class TextTable:
         wrong = np.argwhere(~np.isfinite(numbers))
         if len(wrong):
             row, column = wrong[0].tolist()
-            raise DataError(self.path, 0, 0, f"column {shown(self.numeric[column])}: {cells.numbers[row, column]:g} is "
-                            f"too large for {dtype}")
+            raise DataError(self.path, 0, 0, f"column {as_written(self.numeric[column])}: "
+                            f"{cells.numbers[row, column]:g} is too large for {dtype}")
         return csr_of(numbers, words, n_features)
 
     def labels_of(self, texts: Sequence[str], lines: Sequence[int], text_labels: bool | None) -> AnyArray:
@@ -369,49 +382,46 @@ class TextTable:
         if found is None or not np.isfinite(found).all():
             at = next(at for at, text in enumerate(texts) if finite(text) is None)
             what = "is not a number, as labels are to be here" if found is None else "stands among numbers"
-            raise self._fault(lines[at], self.label, f"{shown(texts[at])} {what}: mend it, or leave the row out")
+            raise self._fault(lines[at], self.label, f"{as_written(texts[at])} {what}", "mend it, or leave the row out")
         whole = found.dtype.kind == "f" and (found == np.trunc(found)).all() and (np.abs(found) < EXACT).all()
         return found.astype(np.int64) if whole else found
 
-    def _fault(self, line: int, column: str, reason: str) -> DataError:
-        return DataError(self.path, line, 1, f"column {shown(column)}: {reason}")
+    def _fault(self, line: int, column: str, what: str, fix: str) -> DataError:
+        return DataError(self.path, line, self.places[column] + 1, f"column {as_written(column)}: {what}", fix)
 
-    def _no_number(self, text: str) -> str:
+    def _no_number(self, text: str) -> tuple[str, str]:
         """What is wrong with the text of a cell, and the fix."""
         if not text.strip():
-            return "the cell is empty: write a number for what is missing, or leave the row out" + (
+            return EMPTY, "write a number for what is missing, or leave the row out" + (
                 "" if self.like is not None else ", or the column by --leave-out")
         fix = "as the training set has numbers there" if self.like is not None else (
             "or state the column among those of words, --categories, or leave it out, --leave-out")
-        return f"{shown(text)} is no finite number: mend it, {fix}"
+        return f"{as_written(text)} is no finite number", f"mend it, {fix}"
 
     def _header(self, cells: list[str]) -> list[str]:
-        if self.label not in checked_header(self.path, cells, ()):
-            fix = "name one by --label"
-            if self.like is not None:
-                fix += "; where labels are not known, add that column with any label of the training set"
-            raise DataError(self.path, 1, 1, f"there is no column {shown(self.label)} of labels: {fix}; the header has "
-                            f"{header_text(cells)}")
+        self.labelled = self.label in checked_header(self.path, cells, ())
+        if not (self.labelled or self.unlabelled):
+            raise missing(self.path, cells, self.label, " of labels", "name one by --label")
         header = checked_header(self.path, cells, (*self.categories, *self.left_out))
         named = (self.label, *self.categories, *self.left_out)
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
-            raise DataError(self.path, 1, 1, f"{shown(twice)} is named twice: a column is that of the labels, a "
+            raise DataError(self.path, 1, 1, f"{as_written(twice)} is named twice: a column is that of the labels, a "
                             "category, or left out")
         if self.like is None:
             self.numeric = [name for name in header if name not in named]
             self.words = {name: {} for name in header if name in self.categories}
         for name in (*self.numeric, *self.words):
             if name not in header:
-                raise DataError(self.path, 1, 1, f"there is no column {shown(name)}, which the training set has: the "
-                                f"header has {header_text(header)}")
+                raise missing(self.path, header, name, ", which the training set has")
             if name == self.label:
-                raise DataError(self.path, 1, 1, f"column {shown(name)} is a feature in the training set: name another "
-                                "one as that of the labels")
+                raise DataError(self.path, 1, 1, f"column {as_written(name)} is a feature in the training set: name "
+                                "another one as that of the labels")
         return header
 
-    def _cells(self, rows: list[list[str]], lines: list[int], places: dict[str, int]) -> Cells:
+    def _cells(self, rows: list[list[str]], lines: list[int]) -> Cells:
         """The rows that have nothing wrong."""
+        places = self.places
         cells: list[tuple[str, ...]] = list(zip(*rows, strict=True))
         wrong: dict[int, DataError] = {}
         numbers = np.zeros((len(rows), len(self.numeric)))
@@ -423,23 +433,24 @@ class TextTable:
                 for at, text in enumerate(texts):
                     value = finite(text)
                     if value is None:
-                        wrong.setdefault(at, self._fault(lines[at], name, self._no_number(text)))
+                        wrong.setdefault(at, self._fault(lines[at], name, *self._no_number(text)))
                     else:
                         values[at] = value
             numbers[:, j] = values
-        texts_of = {name: list(map(str.strip, cells[places[name]])) for name in (self.label, *self.words)}
+        texts_of = {name: list(map(str.strip, cells[places[name]]))
+                    for name in (*[self.label][:self.labelled], *self.words)}
         for name, found in texts_of.items():
             if "" in found:
                 for at in (at for at, text in enumerate(found) if not text):
-                    wrong.setdefault(at, self._fault(lines[at], name, "the cell is empty: write a word for what is "
-                                                     "missing, or leave the row out"))
+                    wrong.setdefault(at, self._fault(lines[at], name, EMPTY, "write a word for what is missing, or "
+                                                     "leave the row out"))
         for at in sorted(wrong):
             self.refuse(wrong[at])
         kept = [at for at in range(len(rows)) if at not in wrong] if wrong else range(len(rows))
         if wrong:
             numbers = numbers[list(kept)]
             texts_of = {name: [found[at] for at in kept] for name, found in texts_of.items()}
-        self.labels += texts_of.pop(self.label)
+        self.labels += texts_of.pop(self.label, [])
         self.lines += [lines[at] for at in kept]
         for name, so_far in self.left_out.items():
             column = cells[places[name]]
@@ -511,7 +522,29 @@ def columns_of(path: str, names: Sequence[str]) -> list[str]:
 
 def header_text(cells: Sequence[str]) -> str:
     """A header for a message."""
-    return shown(", ".join(map(str.strip, cells)))[1:-1]
+    return as_written(", ".join(map(str.strip, cells)))[1:-1]
+
+
+def uneven(path: str, line: int, row: Sequence[str], header: Sequence[str]) -> DataError:
+    """The error of a row that is not as long as the header, where it ends, or should."""
+    return DataError(path, line, min(len(row), len(header)) + 1, f"{len(row)} cells: {len(header)} are needed, as in "
+                     "the header", "mend the row: a cell in which a separator stands is put in double quotes")
+
+
+def missing(path: str, header: Sequence[str], name: str, which: str = "", fix: str = "", line: int = 1) -> DataError:
+    """The error of a column that is not in the header; a `line` of 0 where that has no line."""
+    what = f"there is no column {as_written(name)}{which}"
+    sign = next((sign for sign in SIGNS if sign in header[0]), None) if len(header) == 1 else None
+    if sign is not None:
+        if SIGNS[sign]:
+            fix = f"give the file a name that ends in {SIGNS[sign]}"
+        else:
+            fix = ("write it with commas, as python -c \"import csv, sys; csv.writer(sys.stdout).writerows(csv.reader("
+                   f"sys.stdin, delimiter='{sign}'))\" < {path} > new.csv does")
+        return DataError(path, line, line, f"{what}: the header is one cell with {as_written(sign)} in it, "
+                         f"{header_text(header)}", fix)
+    near = did_you_mean(name.lower(), {known.strip().lower(): as_written(known.strip()) for known in header})
+    return DataError(path, line, line, f"{what}{near}: the columns are {header_text(header)}", fix)
 
 
 def checked_header(path: str, cells: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -521,10 +554,11 @@ def checked_header(path: str, cells: Sequence[str], names: Sequence[str]) -> lis
         raise DataError(path, 1, 1, "the file is empty: a header with the names of the columns is needed")
     twice = next((name for name in header if header.count(name) > 1), None) if len(set(header)) < len(header) else None
     if twice is not None:
-        raise DataError(path, 1, 1, f"two columns are called {shown(twice)}: rename one")
+        again = header.index(twice, header.index(twice) + 1)
+        raise DataError(path, 1, again + 1, f"two columns are called {as_written(twice)}: rename one")
     for name in names:
         if name not in header:
-            raise DataError(path, 1, 1, f"there is no column {shown(name)}: the header has {header_text(header)}")
+            raise missing(path, header, name)
     return header
 
 

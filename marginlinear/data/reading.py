@@ -107,6 +107,13 @@ def json_of(data: bytes) -> Any:
     return found
 
 
+def as_written(text: str) -> str:
+    """A cell or a name of a table for a message: as it stands there, but shortened, and escaped what is not
+    printable."""
+    text = text if len(text) <= SHOWN else text[:SHOWN] + "..."
+    return f"'{''.join(char if char.isprintable() else ascii(char)[1:-1] for char in text)}'"
+
+
 def shown(value: object) -> str:
     """`value` for a message: printable, and short whatever it is."""
     text = value.decode("ascii", "backslashreplace") if isinstance(value, bytes) else str(value)

@@ -14,7 +14,7 @@ from marginlinear.data.columns import TextTable, csr_of, rule_of
 from marginlinear.data.label_sets import LabelSets, are_label_sets, label_sets_of
 from marginlinear.data.labels import labels_of
 from marginlinear.data.reading import separator_of, shown
-from marginlinear.data.scaling import Extremes
+from marginlinear.data.scaling import MAXABS, Extremes, advised
 from marginlinear.errors import DataError
 from marginlinear.libsvm.reader import good_blocks
 from marginlinear.problem import Summary, counted
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from marginlinear._typing import AnyArray, ArrayLike, FloatArray, Int64Array, MatrixLike, PathLike
     from marginlinear.libsvm.reader import Progress
 
-MAX_ERRORS = P.Param("max_errors", int, 20, "lines that are wrong shown at most; the others are counted", "[0, inf)")
+MAX_ERRORS = P.Param("max_errors", int, 5, "lines that are wrong shown at most of each kind; the others are counted",
+                     "[0, inf)")
 # Rows and features that a finding names; rows of arrays that are looked at together.
 NAMED, ROWS = 5, 1 << 14
-# Features whose largest values differ by this factor are not of one scale.
-UNSCALED = 100.0
 # Whole numbers are classes, or a target too where there are more of them.
 CLASSES = 20
 # The multipliers of splitmix64.
@@ -80,9 +79,11 @@ class DataReport(Summary):
     multilabel : bool
         Whether rows have several labels.
     errors : list of DataError
-        Lines that are wrong, max_errors at most.
+        Lines that are wrong, max_errors at most of each kind: of those with one `fix`.
     n_errors : int
         All of them.
+    fixes : dict
+        Fix -> how many lines ask for it, in the order of `errors`.
     findings : list of Finding
     """
 
@@ -99,6 +100,7 @@ class DataReport(Summary):
         self.multilabel: bool = values["multilabel"]
         self.errors: list[DataError] = values["errors"]
         self.n_errors: int = values["n_errors"]
+        self.fixes: dict[str, int] = values["fixes"]
         self.findings: list[Finding] = values["findings"]
 
     @property
@@ -165,7 +167,7 @@ def check(source: PathLike | MatrixLike, y: ArrayLike | Any = None, *, zero_base
     categories, leave_out : sequence of str
         Of tables: columns of words, and columns that are no features.
     max_errors : int, default=20
-        Lines that are wrong in `errors`.
+        Lines that are wrong in `errors`, of each kind.
     progress : callable, optional
         As of `read_libsvm`.
 
@@ -222,16 +224,26 @@ def check(source: PathLike | MatrixLike, y: ArrayLike | Any = None, *, zero_base
 
 
 class Errors:
-    """The first few of what is wrong, and how many there are."""
+    """The first few of what is wrong, by the fix that they have in common, and how many there are."""
 
     def __init__(self, most: int) -> None:
-        self.most, self.count = most, 0
-        self.kept: list[DataError] = []
+        self.most = most
+        self.kept: dict[str, list[DataError]] = {}
+        self.fixes: dict[str, int] = {}
+
+    @property
+    def shown(self) -> list[DataError]:
+        return [error for kept in self.kept.values() for error in kept]
+
+    @property
+    def count(self) -> int:
+        return sum(self.fixes.values())
 
     def add(self, error: DataError) -> None:
-        self.count += 1
-        if len(self.kept) < self.most:
-            self.kept.append(error)
+        self.fixes[error.fix] = self.fixes.get(error.fix, 0) + 1
+        kept = self.kept.setdefault(error.fix, [])
+        if len(kept) < self.most:
+            kept.append(error)
 
 
 def parts_of(X: Any, y: Any) -> Iterator[tuple[CSR, Any]]:
@@ -348,8 +360,8 @@ class Survey:
                           density=values / max(1, self.rows * n_features),
                           first_index=None if base is None else first,
                           last_index=None if base is None or first is None else last, labels=labels, target=target,
-                          multilabel=self.labels.multilabel, errors=errors.kept, n_errors=errors.count,
-                          findings=findings)
+                          multilabel=self.labels.multilabel, errors=errors.shown, n_errors=errors.count,
+                          fixes=errors.fixes, findings=findings)
 
     def _of_rows(self, base: int | None) -> Iterator[Finding]:
         if base == 1 and self.n_from_zero:
@@ -408,16 +420,18 @@ class Survey:
                 yield Finding(name, len(found), f"{counted(len(found), 'feature')} {what} "
                               f"({', '.join(map(str, some))}{', ...' if len(found) > NAMED else ''})", advice, some)
         used = np.flatnonzero(counts)
-        if len(used) > 1:
+        if len(used):
             small, large = used[largest[used].argmin()], used[largest[used].argmax()]
-            if largest[large] >= UNSCALED * largest[small]:
-                dense = 2 * values > self.rows * n_features
+            kind = advised(float(largest[small]), float(largest[large]), values / max(1, self.rows * n_features))
+            if kind is not None:
                 pair = [self._feature(int(at) + start) for at in (small, large)]
                 orders = np.log10(largest[large]) - np.log10(largest[small])
+                apart = f", {orders:.1f} orders of magnitude" if orders >= 1 else ""
                 yield Finding("unscaled", len(used), f"largest values of features go from {largest[small]:g} "
-                              f"({pair[0]}) to {largest[large]:g} ({pair[1]}), {orders:.1f} orders of magnitude",
-                              f"a penalty weighs all features alike: give margin-train --scale "
-                              f"{'range' if dense else 'maxabs, which keeps zeros'}", pair)
+                              f"({pair[0]}) to {largest[large]:g} ({pair[1]}){apart}" if orders else
+                              f"largest values of features are all {largest[large]:g}",
+                              f"a penalty weighs all features alike: give margin-train --scale {kind}"
+                              f"{', which keeps zeros' if kind == MAXABS else ''}", pair)
 
     def _feature(self, place: int) -> Any:
         """A feature as the user knows it: by its name, or by its number from 1, or as the file counts."""

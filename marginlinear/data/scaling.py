@@ -23,6 +23,19 @@ KINDS = (RANGE, MAXABS, UNIT)
 DENSE = 1 / 4
 # Values of a part of the rows that predictions are made of.
 PART = 1 << 22
+# What asks for a scaling: largest absolute values of features above or below, or this far from each other.
+LARGE, SMALL, RATIO = 10.0, 0.01, 100.0
+# The part of the values that are not 0, from which features are all in about as many rows.
+OFTEN = 0.1
+
+
+def advised(smallest: float, largest: float, share: float) -> str | None:
+    """The scaling that features ask for whose largest absolute values, where these are not 0, go from `smallest` to
+    `largest`, and of whose values a `share` is not 0; None where they need none."""
+    often = share > OFTEN
+    if SMALL <= largest <= LARGE and not (often and largest > RATIO * smallest):
+        return None
+    return RANGE if often else MAXABS
 
 
 class Scaling:

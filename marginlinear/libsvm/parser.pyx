@@ -54,7 +54,7 @@ REASONS = {
                       "blank",
     LABEL_SEVERAL: "several labels {token}; if rows may have several, say --multilabel (multilabel=True), if commas "
                    "are parts of words, --text-labels (text_labels=True)",
-    LABEL_OF_TABLE: "{token}: commas and no index:value, as in CSV: the commands read that from a file whose name "
+    LABEL_OF_TABLE: "{token}: commas and no index:value, as in CSV; the commands read that from a file whose name "
                     "ends in .csv, with a header; or convert it, as by Python's table = numpy.loadtxt('old', delimiter="
                     "','); marginlinear.dump_libsvm(table[:, 1:], table[:, 0], 'new') where labels come first",
     LABEL_INFINITE: "label {token} is not finite",

@@ -159,8 +159,8 @@ def good_blocks(source: Source, refuse: Callable[[DataError], object], *, text_l
                 done += block.lines
                 if not block.code:
                     break
-                column, reason = block.fault(None)
-                refuse(DataError(path, done + 1, column - (begin if block.lines == 0 else 0), reason))
+                column, reason, fix = fault_of(block, None)
+                refuse(DataError(path, done + 1, column - (begin if block.lines == 0 else 0), reason, fix))
                 done += 1
                 end = block.text.find(b"\n", block.place, block.size) + 1
                 if not end:
@@ -171,6 +171,14 @@ def good_blocks(source: Source, refuse: Callable[[DataError], object], *, text_l
                 next_call = time.monotonic() + 0.1
         if progress is not None:
             progress(lines.done, total, rows)
+
+
+def fault_of(block: Block, n_features: int | None) -> tuple[int, str, str]:
+    """(column, counted from 1; what is wrong; the fix) of a block that has an error."""
+    column, reason = block.fault(n_features)
+    # Behind the first of these, as a word of the file has no blank.
+    what, _, fix = reason.partition("; ")
+    return column, what, fix
 
 
 def row_lines(block: Block) -> Int64Array:
@@ -313,8 +321,8 @@ class Table:
             self.names = self.names or []
             self._append_names(block, self.names)
         if block.code:
-            column, reason = block.fault(self.n_features)
-            raise DataError(self.path, self.lines + block.lines + 1, column, reason)
+            column, reason, fix = fault_of(block, self.n_features)
+            raise DataError(self.path, self.lines + block.lines + 1, column, reason, fix)
         self._append_rows(block, block.label_count)
 
     def append_good(self, block: Block, refuse: Callable[[DataError], object]) -> None:

@@ -1,7 +1,8 @@
 """What a first fit leaves undone: which of the defaults mattered for these rows, each in a sentence.
 
-    unscaled     a value of more than 10, or none of more than 1/100; or, where a tenth of the values or more are not 0,
-                 features whose largest values differ by a factor of more than 100
+    unscaled     a value of more than 10, or none of more than 1/100; or, where more than a tenth of the values are not
+                 0, features whose largest values differ by a factor of more than 100 (`data.scaling.advised`)
+    numbers      a classifier has more than 20 classes, and not all of them are whole numbers
     unbalanced   a class with less than a tenth of the rows of the largest one, and no weights of classes
     edge         the best point of a search has the least or the largest value that was tried of a parameter without an
                  end, such as C, and is better than all points inside
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from marginlinear import params as P
+from marginlinear import registry
 from marginlinear.data.arrays import CSR, held, is_stored, shape_of, spread
 from marginlinear.data.labels import labels_of
-from marginlinear.data.scaling import extremes
+from marginlinear.data.scaling import advised, extremes
 from marginlinear.status import keyword
 
 if TYPE_CHECKING:
@@ -31,17 +33,16 @@ if TYPE_CHECKING:
     # How the reader calls a Param: its keyword, or its option.
     Called = Callable[[P.Param], str]
 
-LARGE, SMALL, RATIO = 10.0, 0.01, 100.0
-# The part of the values that are not 0, from which features are all in about as many rows.
-DENSE = 0.1
 FEW = 0.1
+# Numbers that are classes are whole, or few.
+MANY = 20
 # An interval without an end: what was best at the edge of a grid may be better beyond it.
 ENDLESS = "(0, inf)"
 STEPS = 3
 
 
 class Note(NamedTuple):
-    """A piece of advice: which of {"unscaled", "unbalanced", "edge"}, and a sentence."""
+    """A piece of advice: which of {"unscaled", "numbers", "unbalanced", "edge"}, and a sentence."""
 
     name: str
     text: str
@@ -80,8 +81,9 @@ def advice(X: MatrixLike, y: ArrayLike | None, model: Model, *, search: Search |
     found = []
     if model.params.get(P.SCALE.name) is None and model.params.get("kernel") != "precomputed":
         found += of_features(X)
-    if model.classes is not None and not model.multilabel and y is not None and not class_weight:
-        found += of_classes(labels_of(y))
+    if model.classes is not None and not model.multilabel and y is not None:
+        labels = labels_of(y)
+        found += of_numbers(labels) or ([] if class_weight else of_classes(labels))
     if search is not None:
         found += of_search(search.table, search.best_params)
     return found
@@ -94,9 +96,9 @@ def of_features(X: Any, called: Called = keyword) -> list[Note]:
     # Rows of a file are in order, and stay as they are: one value a row is not spread.
     X = X if isinstance(X, CSR) else held(X)
     m, n = shape_of(X)
-    dense = not isinstance(X, CSR) or len(X.indices) > DENSE * m * n
-    largest = _largest(X)
-    if not largest or not (largest > LARGE or largest < SMALL or dense):
+    largest, share = _largest(X), _filled(X) / max(1, m * n)
+    # With whatever other features.
+    if not largest or advised(0.0, largest, share) is None:
         return []
     if isinstance(X, CSR) and X.equal is not None:
         X = CSR(spread(X.equal, X.indptr), X.indices, X.indptr, n)
@@ -104,9 +106,9 @@ def of_features(X: Any, called: Called = keyword) -> list[Note]:
     sizes = np.maximum(np.abs(least), np.abs(most))
     sizes = sizes[sizes > 0]
     smallest = float(sizes.min())
-    if SMALL <= largest <= LARGE and largest <= RATIO * smallest:
+    kind = advised(smallest, largest, share)
+    if kind is None:
         return []
-    kind = "range" if dense else "maxabs"
     how = f"{P.SCALE.flag} {kind}, or margin-scale," if called is not keyword else f"scale={kind!r}"
     apart = f"from {smallest:.3g} to {largest:.3g}, a ratio of {largest / smallest:.2g}" if smallest < largest else (
         f"all {largest:.3g}")
@@ -118,6 +120,28 @@ def _largest(X: Any) -> float:
     """The largest absolute value, 0 where there is none."""
     values = X if not isinstance(X, CSR) else X.data if X.equal is None else X.equal[np.diff(X.indptr) > 0]
     return max(float(values.max()), -float(values.min())) if values.size else 0.0
+
+
+def _filled(X: Any) -> int:
+    """How many values are not 0."""
+    if not isinstance(X, CSR):
+        return int(np.count_nonzero(X))
+    if X.equal is None:
+        return int(np.count_nonzero(X.data))
+    return int(np.diff(X.indptr)[X.equal != 0].sum())
+
+
+def of_numbers(y: AnyArray, called: Called = keyword) -> list[Note]:
+    """On labels of a classifier that are numbers to be predicted."""
+    if y.dtype.kind != "f" or (y == np.floor(y)).all():
+        return []
+    count = len(np.unique(y))
+    if count <= MANY:
+        return []
+    names = [method.name for method in registry.methods().values() if method.regression]
+    how = f"-s {' | '.join(names)}" if called is not keyword else f"solver={' | '.join(map(repr, names))}"
+    return [Note("numbers", f"labels are {count:,} different numbers, not all of them whole, and each is a class: "
+                 f"{how} predicts numbers")]
 
 
 def of_classes(y: AnyArray, called: Called = keyword) -> list[Note]:

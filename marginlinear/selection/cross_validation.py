@@ -151,9 +151,10 @@ class Search(Summary, _Search):
         The point of the grid with the best score; of equal ones the first, whose numbers are smallest.
     best_score : float
     table : list of dict
-        One entry a point: its parameters, `score`, `fold_scores` (list), `n_iter` (sweeps of all its folds), `seconds`
-        (of all its fits), `unconverged` (how many of its fits). Of several metrics `score` and `fold_scores` are those
-        of the first, and each of the others has its score by its name, as `auc`, and `fold_auc`, a list.
+        One entry a point: its parameters, `score`, `metric` (its name), `fold_scores` (list), `n_iter` (sweeps of all
+        its folds), `seconds` (of all its fits), `unconverged` (how many of its fits). Of several metrics `score` and
+        `fold_scores` are those of the first, and each of the others has its score by its name, as `auc`, and
+        `fold_auc`, a list.
     model : Model or None
         Trained on all rows with the best parameters; None without refit.
     predictions : float64 array of shape (m,) or None

@@ -44,7 +44,7 @@ class Entries(dict[tuple[int, int], dict[str, Any]]):
             entries = [self[p, fold] for fold in range(self.n)]
             values = _numbers(entry["score"] for entry in entries)
             beside = {name: _numbers(entry["metrics"][name] for entry in entries) for name in others}
-            rows.append({**point, "score": pooled(first, values, sizes), "fold_scores": values,
+            rows.append({**point, "score": pooled(first, values, sizes), "metric": first, "fold_scores": values,
                          "n_iter": sum(entry["n_iter"] for entry in entries),
                          "seconds": sum(entry["seconds"] for entry in entries),
                          "unconverged": sum(fell_short(entry["status"]) for entry in entries),

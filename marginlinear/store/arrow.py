@@ -25,7 +25,7 @@ import numpy.typing as npt
 from marginlinear import params
 from marginlinear._typing import AnyArray, Int64Array
 from marginlinear.data.arrays import CSR
-from marginlinear.data.columns import TableRule, Unknown, csr_of, note_unknown
+from marginlinear.data.columns import TableRule, Unknown, csr_of, missing, note_unknown
 from marginlinear.data.labels import labels_of, require_words
 from marginlinear.errors import DataError, needed
 from marginlinear.libsvm.reader import Progress
@@ -51,7 +51,8 @@ NUMBERS, WORDS = "numbers", "words"
 
 def encoded(source: Any, given: dict[str, Any], like: TableRule | None, dtype: str, threads: int,
             progress: Progress | None, *, categories: Sequence[str] = (), leave_out: Sequence[str] = (),
-            unknown: Unknown | None = None) -> tuple[Iterator[tuple[CSR, AnyArray]], dict[str, Any]]:
+            unknown: Unknown | None = None, unlabelled: bool = False,
+            ) -> tuple[Iterator[tuple[CSR, Any]], dict[str, Any]]:
     """(pairs of CSR and labels, what meta.json says of the columns).
 
     Parameters
@@ -68,11 +69,14 @@ def encoded(source: Any, given: dict[str, Any], like: TableRule | None, dtype: s
         Columns whose values are words, whatever their type, and columns that are no features.
     unknown : dict, optional
         Where cells are noted whose words `like` does not know.
+    unlabelled : bool, default=False
+        Whether the column of the labels may be missing; labels are None then.
     """
     values = params.resolve(params.COLUMNS, given)
     label = values["label"]
     table = Columns(source, threads)
-    table.require([label, *categories, *leave_out])
+    labelled = not unlabelled or label in table.kinds
+    table.require([*[label][:labelled], *categories, *leave_out])
     table.state(label, categories, leave_out)
     if like is not None:
         for name in ("categorical", "hash_bits"):
@@ -83,7 +87,7 @@ def encoded(source: Any, given: dict[str, Any], like: TableRule | None, dtype: s
     else:
         numeric, rule = rule_of(table, label, values["categorical"], values["hash_bits"])
     names = [*numeric, *rule.names()] if len(numeric) + rule.named <= NAMES else None
-    return (pairs(table, label, numeric, rule, np.dtype(dtype), progress, unknown),
+    return (pairs(table, label if labelled else None, numeric, rule, np.dtype(dtype), progress, unknown),
             {"label": label, "features": names, "like": like is not None, **rule.meta()})
 
 
@@ -264,8 +268,7 @@ class Columns:
     def require(self, columns: Iterable[str]) -> None:
         for column in columns:
             if column not in self.kinds:
-                raise DataError(self.name, 0, 0, f"there is no column {column!r}: the columns are "
-                                f"{', '.join(map(repr, self.kinds))}")
+                raise missing(self.name, list(self.kinds), column, line=0)
 
     def state(self, label: str, categories: Sequence[str], leave_out: Sequence[str]) -> None:
         """Take whole numbers of some columns for words, and leave others out."""
@@ -332,6 +335,14 @@ def files_of(path: str) -> tuple[list[str], Any]:
     return files, schemas[0]
 
 
+def cells_in(path: str, column: str) -> tuple[str, ...]:
+    """The cells of a column of a file, or a folder of Parquet, as text; null is none."""
+    with reading(path):
+        cells = [cell for file in files_of(path)[0]
+                 for cell in parquet.read_table(file, columns=[column]).column(column).to_pylist()]
+    return tuple("" if cell is None else str(cell) for cell in cells)
+
+
 def kind_of(dtype: Any) -> str | None:
     """NUMBERS, WORDS, or None for what is neither."""
     types = pa.types
@@ -343,14 +354,15 @@ def kind_of(dtype: Any) -> str | None:
     return WORDS if value is not dtype and (types.is_integer(value) or types.is_boolean(value)) else None
 
 
-def pairs(table: Columns, label: str, numeric: list[str], rule: Rule, dtype: np.dtype[Any],
-          progress: Progress | None, unknown: Unknown | None) -> Iterator[tuple[CSR, AnyArray]]:
-    """Yield (CSR, labels) of each batch; progress is told the bytes in memory that are done."""
+def pairs(table: Columns, label: str | None, numeric: list[str], rule: Rule, dtype: np.dtype[Any],
+          progress: Progress | None, unknown: Unknown | None) -> Iterator[tuple[CSR, AnyArray | None]]:
+    """Yield (CSR, labels, or None without a column of them) of each batch; progress is told the bytes in memory that
+    are done."""
     row = done = 0
     next_call = 0.0
-    for batch in table.batches([label, *numeric, *rule.columns]):
+    for batch in table.batches([*([] if label is None else [label]), *numeric, *rule.columns]):
         X = features_of(batch, table, numeric, rule, dtype, row, unknown)
-        yield X, labels_in(batch.column(label), table, label, row)
+        yield X, None if label is None else labels_in(batch.column(label), table, label, row)
         row, done = row + batch.num_rows, done + batch.nbytes
         if progress is not None and time.monotonic() >= next_call:
             progress(done, None, row)
