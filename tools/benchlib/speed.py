@@ -87,9 +87,9 @@ LINES = {
     "logistic-tables": Line("Logistic regression, tables, to -s 0", (0.4, None), PRIMAL),
     "logistic-ovr": Line(
         "Logistic regression, one against the rest, to the quicker of -s 0 and -s 7", (0.35, None), (
-            "The values of mnist go to 255, as if C were 65,025 on values to 1 (at C = 1 on these ours takes 1.2 s, -s 0 "
-            "10 to 21 s): 13 to 14 Newton steps a class on all rows, each X'DX of 780 features, and 6 of them come when "
-            "the objective is good and the bound is not. A start on an eighth of the rows, and conjugate gradients "
+            "The values of mnist go to 255, as if C were 65,025 on values to 1 (at C = 1 on these ours takes 1.2 s, "
+            "-s 0 10 to 21 s): 13 to 14 Newton steps a class on all rows, each X'DX of 780 features, and 6 of them come "
+            "when the objective is good and the bound is not. A start on an eighth of the rows, and conjugate gradients "
             "preconditioned by the curvature of sampled rows, took more steps, 20 and 70.")),
     "l1lr": Line("Sparse weights: l1lr, to -s 6", (0.6, None), SPARSE),
     "packages": Line("Sparse weights: l1lr, to celer and to skglm"),
@@ -111,8 +111,8 @@ LINES = {
     "ww-text": Line(
         "ww, text, to -s 4", (0.8, None), (
             "A row of sector has 104 rivals, of which 8 to 16 have a dual; a sweep's step changes 12 to 22, and "
-            "scores of all and updates of these take two fifths of its instructions each. On sector a sweep reads 0.9 GB "
-            "of weights, which are 46 MB, for the scores: 15 of its 26 ms; there are 27.")),
+            "scores of all and updates of these take two fifths of its instructions each. On sector a sweep reads 0.9 "
+            "GB of weights, which are 46 MB, for the scores: 15 of its 26 ms; there are 27.")),
     "ww-tables": Line("ww, tables, to -s 4", (1.2, None)),
     "softmax": Line("softmax, text, to scikit-learn's lbfgs", (0.5, None)),
     "library": Line("Library calls"),
