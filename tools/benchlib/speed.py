@@ -88,8 +88,8 @@ LINES = {
     "logistic-ovr": Line(
         "Logistic regression, one against the rest, to the quicker of -s 0 and -s 7", (0.35, None), (
             "The values of mnist go to 255, as if C were 65,025 on values to 1 (at C = 1 on these ours takes 1.2 s, "
-            "-s 0 10 to 21 s): 13 to 14 Newton steps a class on all rows, each X'DX of 780 features, and 6 of them come "
-            "when the objective is good and the bound is not. A start on an eighth of the rows, and conjugate gradients "
+            "-s 0 10 to 21 s): 13 to 14 Newton steps a class on all rows, each X'DX of 780 features, 6 of which come "
+            "when the objective is good and the bound is not. A start on an eighth of the rows and conjugate gradients "
             "preconditioned by the curvature of sampled rows, took more steps, 20 and 70.")),
     "l1lr": Line("Sparse weights: l1lr, to -s 6", (0.6, None), SPARSE),
     "packages": Line("Sparse weights: l1lr, to celer and to skglm"),
