@@ -364,3 +364,27 @@ def test_what_is_kept_is_the_best_that_a_check_has_told(name, kernel, options):
             least = min(entry["objective"] for entry in told)
             assert info.converged or info.objective <= least * (1 + 1e-6), (after, info)
             assert info.certificate == info.objective - info.bound >= 0
+
+
+@pytest.mark.parametrize("name, kernel", [("nusvr", None), ("l2svc", "rbf"), ("l1svr", "rbf")])
+def test_pairs_keep_what_a_round_has_told(name, kernel):
+    """The dual rises with the rounds, the objective need not fall."""
+    X, y = problem(name, k=2, m=600)
+    for after in (2, 3, 5, 9):
+        seen = []
+
+        def callback(check, seen=seen, after=after):
+            seen.append(check.objective)
+            return len(seen) == after
+
+        given = {} if kernel is None else {"kernel": kernel, "gamma": 0.1}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ml.ConvergenceWarning)
+            kept = ml.train(X, y, solver=name, C=1000.0, tol=1e-9, callback=callback, **given)
+            limited = ml.train(X, y, solver=name, C=1000.0, tol=1e-9, max_iter=max(after - 1, 1), **given)
+        assert kept.info.objective <= min(seen) * (1 + 1e-4)
+        told = min(entry["objective"] for entry in limited.info.history)
+        assert limited.info.objective <= told * (1 + 1e-4)
+        # What has risen is not lost.
+        resumed = ml.train(X, y, solver=name, C=1000.0, start=kept, time_limit=20, **given)
+        assert resumed.info.bound >= kept.info.bound - 1e-6 * abs(kept.info.bound)
