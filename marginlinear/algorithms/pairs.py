@@ -96,7 +96,7 @@ class PairFit:
         self.free_bias, self.offset = free_bias, 0.0
         # What ran out before the variables of a start, and their scores, were there.
         self.unfit: str | None = None
-        # The least objective of a round, and the variables there; those of the last round, where they made way for them.
+        # The least objective of a round, and its variables; those of the last round, where they made way for them.
         self.lowest: tuple[float, FloatArray] | None = None
         self.last: FloatArray | None = None
         self.random, self.n_iter = np.random.default_rng(run.seed), 0
