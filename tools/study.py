@@ -86,7 +86,7 @@ PARTS = {
     "defaults-msvmav": Part(SMALL, [*fixed("msvmav", alpha="1 10 100 1000", beta="0.001 0.01 0.1 1"),
                                     "stands=msvmav;defaults"], HALF),
     "defaults-lpmcsvm": Part(CLASSES, fixed("lpmcsvm", norm="1 1.2 1.33 1.5 1.75 2"), HALF),
-    "defaults-m3svm": Part(CLASSES[:-1], fixed("m3svm", norm="1 2 3 4 6 8") + fixed("m3svm", delta="1e-6 0.01 0.1 1"),
+    "defaults-m3svm": Part(CLASSES[1:-1], fixed("m3svm", norm="1 2 3 4 6 8") + fixed("m3svm", delta="1e-6 0.01 0.1 1"),
                            HALF),
     "defaults-bias": Part(SMALL + CLASSES, ["l2svc", "none=l2svc;bias=-1", "ten=l2svc;bias=10",
                                             "free=l2svc;free_bias=true"], HALF),
