@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ from marginlinear.options import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# How LIBLINEAR's model files begin, and LIBSVM's.
+MODEL = (b"solver_type ", b"svm_type ")
 
 
 def require_apart(read: Sequence[tuple[str, str | None]], written: Sequence[tuple[str, str | None]]) -> None:
@@ -31,6 +35,17 @@ def require_apart(read: Sequence[tuple[str, str | None]], written: Sequence[tupl
     for one, two in (*combinations(outputs, 2), *product(outputs, inputs)):
         if one[2] is not None and one[2] == two[2]:
             raise UsageError(f"{one[0]} {one[1]} and {two[0]} {two[1]} are one file: give {one[0]} another name")
+
+
+def require_model(path: str | None) -> None:
+    """UsageError where a model would take the place of a file that is none, such as test data that is named second."""
+    if path is None or not os.path.isfile(path):
+        return
+    with suppress(OSError), open(path, "rb") as stream:  # check_writable tells what may be written
+        first = stream.readline(len(MODEL[0]))
+        if first and not first.startswith(MODEL):
+            raise UsageError(f"model_file {path} is there, and is no model: give model_file another name, or remove it "
+                             "first; margin-predict takes a test_file")
 
 
 def _identity(path: str | None, standard: int) -> tuple[int, int] | str | None:

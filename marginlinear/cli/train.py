@@ -26,7 +26,7 @@ from marginlinear.cli.data import (
     read_weights,
     refuse_with_tables,
 )
-from marginlinear.cli.files import require_apart
+from marginlinear.cli.files import require_apart, require_model
 from marginlinear.cli.manual import Section
 from marginlinear.cli.output import (
     DONE,
@@ -90,7 +90,8 @@ STORE = Param("store", str, None, "make a store of the data, LIBSVM's text or Pa
               "that is there, and go over its rows on disk: for data larger than memory, with --memory", metavar="DIR",
               brief="go over rows on disk, of data beyond memory")
 NO_ADVICE = Param("no_advice", bool, False, "no notes on which of the defaults mattered: features that are not scaled, "
-                  "classes that are unbalanced, a best C at the edge of the grid")
+                  "classes that are unbalanced or look like amounts, a regression without a bias, a best C at the edge of "
+                  "the grid")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 GROUPS = Param("groups", str, None, "of cross-validation: the group of each row, one a line; rows of one group, such "
                "as those of one patient, are in one fold", metavar="FILE")
@@ -237,6 +238,7 @@ class Training:
                        (GROUPS.flag, self.row_files.groups), (FOLD_FILE.flag, self.row_files.folds)],
                       [("model_file", self.model_path), (LOG.flag, self.log_path), (TABLE.flag, self.table_path),
                        (RESUME.flag, self.resume), (CHECKPOINT.flag, self.checkpoint)])
+        require_model(self.model_path)
         self.reading |= self._columns(line)
         if as_json and self.model_path == "-":
             raise UsageError(f"{JSON.flag} writes to standard output: name a model_file")
@@ -334,6 +336,11 @@ class Training:
         alike = {"balanced", "f1_macro", "auc"} & {*self.metrics}
         if self.method.classifies and not (self.class_weights or alike or hasattr(data.labels, "patterns")):
             self.report.notes += advising.of_classes(data.labels, option)
+        # A regression without this parameter has a bias of its own.
+        given = self.params.get(params.BIAS.name, -1.0) > 0 or self.params.get(params.FREE_BIAS.name)
+        tried = {params.BIAS.name, params.FREE_BIAS.name} & {*(self.grid or ())}
+        if self.method.regression and params.FREE_BIAS in self.method.params and not (given or tried):
+            self.report.notes += advising.of_targets(data.labels, option)
 
     @property
     def validates(self) -> bool:
