@@ -66,6 +66,24 @@ def test_classes():
     assert advising.of_classes(y[:-60][y[:-60] != 2]) == [] == advising.of_classes(np.array(["a", "b"]))
 
 
+@pytest.mark.parametrize("y, told", [
+    (np.arange(42) // 2, True), (np.arange(400) % 25 + 0.5, True),
+    # Classes: many, with rows enough; fractions, but few; words.
+    (np.arange(400) % 25, False), (np.arange(40) % 4 / 2, False), (np.arange(42).astype("U"), False),
+])
+def test_labels_that_are_amounts(y, told):
+    assert names(advising.of_classes(y, option)) == ["amounts"] * told
+
+
+def test_a_regression_without_a_bias():
+    X, y = np.arange(60.0)[:, None] / 60, np.arange(60.0) + 100
+    assert names(ml.advice(X, y, ml.train(X, y, solver="l1svr"))) == ["bias"]
+    assert ml.advice(X, y - 120, ml.train(X, y - 120, solver="l1svr")) == []
+    for bias in ({"bias": 1}, {"free_bias": True}):
+        assert ml.advice(X, y, ml.train(X, y, solver="l2svr", **bias)) == []
+    assert ml.advice(X, y, ml.train(X, y, solver="nusvr")) == []
+
+
 @pytest.mark.parametrize("scores, told", [
     ([0.1, 0.2, 0.3, 0.4], "C = 8 is the best, and the largest that was tried: go on with grid='C=8,16,32'"),
     ([0.4, 0.2, 0.1, 0.1], "C = 1 is the best, and the least that was tried: go on with grid='C=0.25,0.5,1'"),
@@ -108,6 +126,12 @@ def test_the_command_tells_and_can_be_silenced(tmp_path, monkeypatch, capsys):
     for words in (["--no-advice"], ["-q"], ["--scale", "range", "-w2", "9"]):
         assert train.main([*words, "d", "m"]) == 0
         assert capsys.readouterr().err == ""
+    Path("r").write_text("".join(f"{100 + i / 2} 1:{i / 80}\n" for i in range(80)))
+    for words, told in ("-s l2svc", "-s l2svr learns"), ("-s l2svr", "-R gives"), ("-s l2svr -B 1", ""), (
+            "-s l2svr -C --grid C=1,2,free_bias=true", ""), ("-s nusvr", ""):
+        assert train.main([*words.split(), "r"]) == 0
+        notes = capsys.readouterr().err
+        assert told in notes and notes.count("\n") == bool(told)
     for name in ("dna", "news20.train"):
         assert train.main(["-s", "l2svc", str(ROOT / "data" / name), "m"]) == 0
         assert capsys.readouterr().err == ""

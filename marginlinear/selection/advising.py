@@ -3,6 +3,9 @@
     unscaled     a value of more than 10, or none of more than 1/100; or, where more than a tenth of the values are not 0,
                  features whose largest values differ by a factor of more than 100
     unbalanced   a class with less than a tenth of the rows of the largest one, and no weights of classes
+    amounts      a classifier's labels are more than 20 numbers, and have fractions or less than 4 rows each: amounts,
+                 which are a regression's
+    bias         a regression without one, of targets whose mean is farther from 0 than their standard deviation
     edge         the best point of a search has the least or the largest value that was tried of a parameter without an
                  end, such as C, and is better than all points inside
 
@@ -35,10 +38,11 @@ FEW = 0.1
 # An interval without an end: what was best at the edge of a grid may be better beyond it.
 ENDLESS = "(0, inf)"
 STEPS = 3
+MANY, ROWS = 20, 4
 
 
 class Note(NamedTuple):
-    """A piece of advice: which of {"unscaled", "unbalanced", "edge"}, and a sentence."""
+    """A piece of advice: which of {"unscaled", "unbalanced", "amounts", "bias", "edge"}, and a sentence."""
 
     name: str
     text: str
@@ -46,7 +50,8 @@ class Note(NamedTuple):
 
 def advice(X: MatrixLike, y: ArrayLike | None, model: Model, *, search: Search | None = None,
            class_weight: ClassWeight | None = None) -> list[Note]:
-    """What to change first about a fit: features that are not scaled, classes that are unbalanced, the edge of a grid.
+    """What to change first about a fit: features that are not scaled, classes that are unbalanced or none, no bias, the edge
+    of a grid.
 
     Parameters
     ----------
@@ -79,6 +84,8 @@ def advice(X: MatrixLike, y: ArrayLike | None, model: Model, *, search: Search |
         found += of_features(X)
     if model.classes is not None and not model.multilabel and y is not None and not class_weight:
         found += of_classes(labels_of(y))
+    if y is not None and model.params.get(P.FREE_BIAS.name) is False and model.classes is None and model.bias <= 0:
+        found += of_targets(np.asarray(y))
     if search is not None:
         found += of_search(search.table, search.best_params)
     return found
@@ -129,6 +136,11 @@ def _filled(X: Any) -> int:
 def of_classes(y: AnyArray, called: Called = keyword) -> list[Note]:
     """On how many rows classes have."""
     labels, counts = np.unique(y, return_counts=True)
+    if labels.dtype.kind in "iuf" and len(labels) > MANY and (
+            len(y) < ROWS * len(labels) or not np.array_equal(labels, np.floor(labels))):
+        how = "-s l2svr" if called is not keyword else "solver='l2svr'"
+        return [Note("amounts", f"labels are {len(labels):,} numbers in {len(y):,} rows, and each is a class: if they are "
+                     f"amounts, {how} learns to predict such")]
     rare, common = counts.argmin(), counts.argmax()
     if counts[rare] >= FEW * counts[common]:
         return []
@@ -137,6 +149,15 @@ def of_classes(y: AnyArray, called: Called = keyword) -> list[Note]:
     metric = f"{P.METRIC.flag} balanced" if called is not keyword else "metric='balanced'"
     return [Note("unbalanced", f"classes are unbalanced: label {few} has {counts[rare]:,} of {len(y):,} rows, label "
                  f"{many} has {counts[common]:,}; {how} weighs them alike, {metric} measures them so")]
+
+
+def of_targets(y: AnyArray, called: Called = keyword) -> list[Note]:
+    """On the numbers that a regression without a bias is to predict."""
+    mean = float(np.mean(y))
+    if abs(mean) <= np.std(y):
+        return []
+    how = f"-{P.FREE_BIAS.letter}" if called is not keyword else "free_bias=True"
+    return [Note("bias", f"targets are {mean:.3g} on average, and the model has no bias: {how} gives it one")]
 
 
 def of_search(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], called: Called = keyword) -> list[Note]:
