@@ -622,6 +622,8 @@ GOLDEN = [
     ("search -o a.png --param mu t.csv", 1, "", r"margin-plot: t.csv: the table has no column 'mu': it has C, score\n"),
     ("", 2, "", r"margin-plot: the kind of picture is missing: give margins \| .*" + HINT),
     ("d m", 2, "", r"margin-plot: d is no kind of picture: give margins \| histogram \| .*" + HINT),
+    ("margin d m", 2, "", r"margin-plot: margin is no kind of picture \(did you mean margins\?\): give .*" + HINT),
+    ("margins -o a.png m d", 2, "", "margin-plot: m is a model, and d is none: give them the other way round" + HINT),
     ("margins d m", 2, "", "margin-plot: -o: the name of the picture is missing" + HINT),
     ("margins -o a.eps d m", 2, "", r"margin-plot: -o a.eps: .eps is not known: give a name that ends .*" + HINT),
     ("margins -o a d m", 2, "", "margin-plot: -o a: without an ending the format is not known: .*" + HINT),

@@ -33,7 +33,7 @@ from marginlinear.compare.parameters import (
     TRAIN_SIZE,
 )
 from marginlinear.compare.protocols import get
-from marginlinear.compare.specs import parse_spec
+from marginlinear.compare.specs import SKLEARN, parse_spec
 from marginlinear.data.reading import PACKED, SEPARATORS, separator_of
 from marginlinear.options import CommandLine, UsageError
 from marginlinear.params import Param
@@ -303,6 +303,9 @@ class Comparing:
         from marginlinear.compare.methods import contestants_of
 
         try:
+            if any(SKLEARN in spec for spec in self.specs) and os.getcwd() not in sys.path:
+                # A class of one's own is found here, as under `python -m`; at the end it hides no other module.
+                sys.path.append(os.getcwd())
             methods = contestants_of(self.specs, self.common, self.grids)
             plan_of(methods, Design(**self.design), self.judging["metric"], self.judging["select"], self.scale,
                     self.judging["margins"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
@@ -39,13 +38,27 @@ def require_apart(read: Sequence[tuple[str, str | None]], written: Sequence[tupl
 
 def require_model(path: str | None) -> None:
     """UsageError where a model would take the place of a file that is none, such as test data that is named second."""
-    if path is None or not os.path.isfile(path):
-        return
-    with suppress(OSError), open(path, "rb") as stream:  # check_writable tells what may be written
-        first = stream.readline(len(MODEL[0]))
-        if first and not first.startswith(MODEL):
-            raise UsageError(f"model_file {path} is there, and is no model: give model_file another name, or remove it "
-                             "first; margin-predict takes a test_file")
+    if path is not None and is_model(path) is False:
+        raise UsageError(f"model_file {path} is there, and is no model: give model_file another name, or remove it "
+                         "first; margin-predict takes a test_file")
+
+
+def require_order(data: str, model: str) -> None:
+    """UsageError where the data file is a model and the model_file is none."""
+    if is_model(data) and is_model(model) is False:
+        raise UsageError(f"{data} is a model, and {model} is none: give them the other way round")
+
+
+def is_model(path: str) -> bool | None:
+    """Whether a plain file begins as a model; None where it is empty or cannot be read, which its reader tells."""
+    if not os.path.isfile(path):
+        return None
+    try:
+        with open(path, "rb") as stream:
+            first = stream.readline(len(MODEL[0]))
+    except OSError:
+        return None
+    return first.startswith(MODEL) if first else None
 
 
 def _identity(path: str | None, standard: int) -> tuple[int, int] | str | None:

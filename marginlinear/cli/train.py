@@ -52,7 +52,7 @@ from marginlinear.cli.report import (
 from marginlinear.cli.rows import RowFiles
 from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
 from marginlinear.memory import bytes_of
-from marginlinear.options import CommandLine, UsageError, did_you_mean, flags_with
+from marginlinear.options import CommandLine, UsageError, flags_with
 from marginlinear.params import Param
 from marginlinear.problem import finite
 from marginlinear.selection import grid as grids
@@ -695,8 +695,7 @@ def _method(line: CommandLine) -> Method:
     try:
         return registry.get(name)
     except ValueError as error:
-        near = did_you_mean(name, registry.MODULES)
-        raise UsageError(f"{line.flag(params.SOLVER)} {name}{near}: {error}") from None
+        raise UsageError(f"{line.flag(params.SOLVER)} {name}: {error}") from None
 
 
 def _folds(line: CommandLine) -> Any:
