@@ -13,7 +13,7 @@ import numpy as np
 from marginlinear import params as P
 from marginlinear._core.rows import finite
 from marginlinear.data.labels import require_words
-from marginlinear.errors import Stopped
+from marginlinear.errors import Stopped, did_you_mean
 from marginlinear.memory import memory
 from marginlinear.problem import Run
 from marginlinear.threads import MANY, default_threads
@@ -314,7 +314,10 @@ def resolved(method: Method, params: Mapping[str, Any]) -> tuple[dict[str, Any],
     known = {p.name: p for p in (*method.run, *method.takes)}
     for name in params:
         if name not in known:
-            raise TypeError(f"{method.name} has no parameter {name!r}: it takes {', '.join(known)}")
+            # A letter is near to much: it is meant in the other case alone.
+            near = did_you_mean(name.lower(), {own.rstrip("_").lower(): own for own in known
+                                               if len(own) > 1 or own == name.upper()})
+            raise TypeError(f"{method.name} has no parameter {name!r}{near}: it takes {', '.join(known)}")
     run_values = P.resolve(method.run, params)
     if run_values["algorithm"] not in method.routes:
         raise ValueError(f"algorithm = {run_values['algorithm']!r} is not a route of {method.name}: give "

@@ -233,7 +233,8 @@ def get(name: object) -> Method:
         with_numbers = ", ".join(f"{n} ({numbers[n].name})" for n in sorted(numbers, key=int))
         typed = str(name).lower()
         near = did_you_mean(ELSEWHERE.get(typed, typed), {known: known for known in MODULES})
-        raise ValueError(f"solver = {name!r} is not known{near}: give {', '.join(known)}, or LIBLINEAR's {with_numbers}")
+        raise ValueError(f"solver = {name!r} is not known{near}: give {', '.join(known)}, or LIBLINEAR's "
+                         f"{with_numbers}")
     return method
 
 

@@ -128,8 +128,15 @@ def test_the_command_tells_and_can_be_silenced(tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().err == ""
     Path("r").write_text("".join(f"{100 + i / 2} 1:{i / 80}\n" for i in range(80)))
     for words, told in ("-s l2svc", "-s l2svr learns"), ("-s l2svr", "-R gives"), ("-s l2svr -B 1", ""), (
-            "-s l2svr -C --grid C=1,2,free_bias=true", ""), ("-s nusvr", ""):
+            "-s l2svr -C --grid C=1,2,free_bias=true", ""), ("-s nusvr", ""), ("-s 11 -t 2 -R", ""), (
+            "-s 13 -t 2 -R", ""):
         assert train.main([*words.split(), "r"]) == 0
+        notes = capsys.readouterr().err
+        assert told in notes and notes.count("\n") == bool(told)
+    Path("s").write_text("".join(f"{i % 2} 1:{i / 80}\n" for i in range(80)))
+    for words, told in ("-s 3 -t 2", "LIBSVM's -s 3 is -s l1svr -R"), ("-s 3", ""), ("-s l1svc -t 2", ""), (
+            "-t 2", ""):
+        assert train.main([*words.split(), "s"]) == 0
         notes = capsys.readouterr().err
         assert told in notes and notes.count("\n") == bool(told)
     for name in ("dna", "news20.train"):

@@ -37,10 +37,12 @@ BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's call
 
 def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories: Sequence[str] = (),
               leave_out: Sequence[str] = (), categorical: str | None = None, hash_bits: int | None = None,
-              model: Model | None = None, like: str | None = None, label: str | None = None, **options: Any) -> Any:
+              model: Model | None = None, like: str | None = None, label: str | None = None, unlabelled: bool = False,
+              **options: Any) -> Any:
     """What `read_libsvm` returns for `path`, with progress on the status line; of a store, the Store.
 
-    Of a table what columns become is said by its values of params, `like` a store, or as `model` keeps it.
+    Of a table what columns become is said by its values of params, `like` a store, or as `model` keeps it; `unlabelled`
+    is whether it may be without the column of the labels, which are None then.
     """
     progress = progress_of(f"reading {path}", status)
     if is_store(path):
@@ -62,13 +64,14 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
     with opening("open input file", path):
         if not is_parquet(path):
             found = table_rows(path, label, categories, leave_out, rule, text_labels=options.get("text_labels"),
-                               dtype=dtype, narrow=narrow, progress=progress, unknown=unknown)
+                               dtype=dtype, narrow=narrow, progress=progress, unknown=unknown, unlabelled=unlabelled)
         else:
             from marginlinear.store.arrow import encoded
 
             columns = {"label": label, "categorical": categorical, "hash_bits": hash_bits}
             pairs, meta = encoded(path, columns, rule, dtype, options.get("threads") or default_threads(), progress,
-                                  categories=categories, leave_out=leave_out, unknown=unknown)
+                                  categories=categories, leave_out=leave_out, unknown=unknown,
+                                  unlabelled=unlabelled)
             if meta["features"] is None:
                 raise Failure(f"{path}: its words are too many for a feature each: give {params.CATEGORICAL.flag} hash")
             found = TableData.of(list(pairs), path, rule or TableRule.of_meta(meta), narrow)

@@ -47,8 +47,8 @@ probabilities, scores, the margin. The labels of a multi-label model have commas
 lines go to standard output, and the accuracy to standard error.
 
 The model_file is of margin-train, of LIBLINEAR's train or LIBSVM's svm-train; the test_file is LIBSVM text ('-':
-standard input), a table whose columns have the names that the model keeps (.csv, .tsv, .parquet), with or without that
-of the labels, packed or not (.gz, .bz2, .xz), or a store.
+standard input), whose rows begin with a label, any one where it is not known, a table whose columns have the names that
+the model keeps (.csv, .tsv, .parquet), with or without that of the labels, packed or not (.gz, .bz2, .xz), or a store.
 """
 
 

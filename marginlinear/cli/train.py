@@ -90,8 +90,8 @@ STORE = Param("store", str, None, "make a store of the data, LIBSVM's text or Pa
               "that is there, and go over its rows on disk: for data larger than memory, with --memory", metavar="DIR",
               brief="go over rows on disk, of data beyond memory")
 NO_ADVICE = Param("no_advice", bool, False, "no notes on which of the defaults mattered: features that are not scaled, "
-                  "classes that are unbalanced or look like amounts, a regression without a bias, a best C at the edge of "
-                  "the grid")
+                  "classes that are unbalanced or look like amounts, a regression without a bias, LIBSVM's numbers of "
+                  "methods, a best C at the edge of the grid")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 GROUPS = Param("groups", str, None, "of cross-validation: the group of each row, one a line; rows of one group, such "
                "as those of one patient, are in one fold", metavar="FILE")
@@ -187,7 +187,7 @@ class Training:
     """
 
     def __init__(self, line: CommandLine) -> None:
-        self.method = _method(line)
+        self.method, self.typed = _method(line), line.value(params.SOLVER)
         taken = {p.name for p in self.method.takes}
         for param in params.OWN:
             if param.name not in taken and line.meant(param, self.method.takes):
@@ -298,6 +298,8 @@ class Training:
             params.resolve(params.COLUMNS, {p.name: given.get(p.name) for p in params.COLUMNS})
         except ValueError as error:
             raise UsageError(error) from None
+        if self.method.one_class and params.LABEL.name not in given and not self.store:
+            given["unlabelled"] = True
         return given | {p.name: names_in(given[p.name]) for p in COLUMNS[1:3] if p.name in given}
 
     def run(self) -> int:
@@ -331,6 +333,8 @@ class Training:
         """Notes on the data, which a fit may overwrite."""
         from marginlinear.selection import advising
 
+        if self.kernel:
+            self.report.notes += advising.of_number(self.typed, self.method.name)
         if self.params.get(params.SCALE.name) is None:
             self.report.notes += advising.of_features(data, option)
         alike = {"balanced", "f1_macro", "auc"} & {*self.metrics}
@@ -615,6 +619,8 @@ class Training:
             data = read_data(self.path, self.status, narrow=not self.params.get("scale"), **self.reading)
         seconds = time.perf_counter() - began
         self.status.wipe()
+        if data.labels is None:  # of a table, for a method that does not look at them
+            data.labels = np.zeros(len(data.indptr) - 1)
         m = len(data.labels)
         if self.verbose:
             tell(f"{_shown(self.path)}: {m} rows, {data.n_features} features, {len(data.indices)} values, "

@@ -1,11 +1,12 @@
 """What a first fit leaves undone: which of the defaults mattered for these rows, each in a sentence.
 
-    unscaled     a value of more than 10, or none of more than 1/100; or, where more than a tenth of the values are not 0,
-                 features whose largest values differ by a factor of more than 100
+    unscaled     a value of more than 10, or none of more than 1/100; or, where more than a tenth of the values are not
+                 0, features whose largest values differ by a factor of more than 100
     unbalanced   a class with less than a tenth of the rows of the largest one, and no weights of classes
     amounts      a classifier's labels are more than 20 numbers, and have fractions or less than 4 rows each: amounts,
                  which are a regression's
     bias         a regression without one, of targets whose mean is farther from 0 than their standard deviation
+    number       a kernel, and a method by a number that is LIBSVM's for another one (on the command line)
     edge         the best point of a search has the least or the largest value that was tried of a parameter without an
                  end, such as C, and is better than all points inside
 
@@ -39,10 +40,12 @@ FEW = 0.1
 ENDLESS = "(0, inf)"
 STEPS = 3
 MANY, ROWS = 20, 4
+# What LIBSVM means by its numbers.
+LIBSVM = {"0": "l1svc -R --multiclass ovo", "1": "nusvc", "2": "oneclass", "3": "l1svr -R", "4": "nusvr"}
 
 
 class Note(NamedTuple):
-    """A piece of advice: which of {"unscaled", "unbalanced", "amounts", "bias", "edge"}, and a sentence."""
+    """A piece of advice: which of {"unscaled", "unbalanced", "amounts", "bias", "number", "edge"}, and a sentence."""
 
     name: str
     text: str
@@ -50,8 +53,8 @@ class Note(NamedTuple):
 
 def advice(X: MatrixLike, y: ArrayLike | None, model: Model, *, search: Search | None = None,
            class_weight: ClassWeight | None = None) -> list[Note]:
-    """What to change first about a fit: features that are not scaled, classes that are unbalanced or none, no bias, the edge
-    of a grid.
+    """What to change first about a fit: features that are not scaled, classes that are unbalanced or none, no bias, the
+    edge of a grid.
 
     Parameters
     ----------
@@ -139,8 +142,8 @@ def of_classes(y: AnyArray, called: Called = keyword) -> list[Note]:
     if labels.dtype.kind in "iuf" and len(labels) > MANY and (
             len(y) < ROWS * len(labels) or not np.array_equal(labels, np.floor(labels))):
         how = "-s l2svr" if called is not keyword else "solver='l2svr'"
-        return [Note("amounts", f"labels are {len(labels):,} numbers in {len(y):,} rows, and each is a class: if they are "
-                     f"amounts, {how} learns to predict such")]
+        return [Note("amounts", f"labels are {len(labels):,} numbers in {len(y):,} rows, and each is a class: if they "
+                     f"are amounts, {how} learns to predict such")]
     rare, common = counts.argmin(), counts.argmax()
     if counts[rare] >= FEW * counts[common]:
         return []
@@ -158,6 +161,13 @@ def of_targets(y: AnyArray, called: Called = keyword) -> list[Note]:
         return []
     how = f"-{P.FREE_BIAS.letter}" if called is not keyword else "free_bias=True"
     return [Note("bias", f"targets are {mean:.3g} on average, and the model has no bias: {how} gives it one")]
+
+
+def of_number(number: str | None, name: str) -> list[Note]:
+    """On `-s number`, which is the method `name` here, beside a kernel."""
+    if number not in LIBSVM:
+        return []
+    return [Note("number", f"-s {number} is {name}, as in LIBLINEAR: LIBSVM's -s {number} is -s {LIBSVM[number]}")]
 
 
 def of_search(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], called: Called = keyword) -> list[Note]:
