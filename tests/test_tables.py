@@ -217,4 +217,6 @@ def test_frames_keep_names():
     np.testing.assert_array_equal(model.predict(frame), model.predict(frame.to_numpy()))
     with pytest.raises(ValueError, match=r"in another order: give X\[model.feature_names\]"):
         model.predict(frame[["a", "b"]])
+    with pytest.raises(ValueError, match=r"X has no column 'a', .* X.reindex\(columns=model.feature_names, fill_value=0\)"):
+        model.predict(frame[["b"]])
     assert ml.train(frame.rename(columns={"b": 1}), [1, 2, 1, 2]).feature_names is None

@@ -122,9 +122,8 @@ OPTIONS = {
                params.THREADS),
 }
 COMMON = (SOLVER, params.MULTICLASS, params.KERNEL, params.C, options.CLASS_WEIGHT, params.BIAS, params.TOL,
-          params.TIME_LIMIT, params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC,
-          REFIT, options.ZERO_BASED, params.SCALE, STORE, params.PROBABILITY, LOG, VERBOSE, options.QUIET,
-          params.THREADS)
+          params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, options.ZERO_BASED, params.SCALE,
+          params.LABEL, params.CATEGORIES, STORE, params.PROBABILITY, LOG, options.QUIET, params.THREADS)
 DECLARED = tuple(param for group in OPTIONS.values() for param in group)
 
 USAGE = """\
@@ -479,6 +478,12 @@ class Training:
                                    threads=self.params.get("threads"), sample_weight=self.sample_weight,
                                    class_weight=self.class_weight, log=self.log_path, resume=self.resume,
                                    progress=progress, keep=self.report.as_json and not self.searches, **fixed)
+            except KeyboardInterrupt:
+                self.status.wipe()
+                kept = self.resume or self.log_path
+                tell(f"what is done is in {kept}: the same command with {RESUME.flag} {kept} goes on" if kept else
+                     f"nothing was kept: with {LOG.flag} FILE a search can be gone on with")
+                raise
             except DataError:
                 # Of the log, whose name it says.
                 raise
