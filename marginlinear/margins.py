@@ -207,8 +207,8 @@ class MarginReport(NamedTuple):
         lines = [("accuracy", f"{self.accuracy:.4g}, balanced {macro['recall']:.4g}, macro F1 {macro['f1']:.4g}")]
         for name, found in ("margin", self.margin), ("normalised", self.normalised_margin):
             lines += [] if found is None else [(name, found.told)]
-        lines += [("lowest", ", ".join(f"row {row.row} ({row.label} as {row.predicted})" for row in self.lowest_rows[:3]))
-                  ] if self.lowest_rows else []
+        lowest = ", ".join(f"row {row.row} ({row.label} as {row.predicted})" for row in self.lowest_rows[:3])
+        lines += [("lowest", lowest)] * bool(lowest)
         return f"MarginReport: {self.n_rows:g} rows, {len(self.classes)} classes", lines
 
     def to_dict(self) -> dict[str, Any]:

@@ -105,6 +105,11 @@ def names_in(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for row in rows for name in row if name.strip())
 
 
+def names_given(line: CommandLine, param: Param) -> tuple[str, ...]:
+    """Those of all times that an option is given."""
+    return tuple(name for text in line.values(param) for name in names_in(text))
+
+
 def table_options(line: CommandLine, path: str) -> dict[str, Any]:
     """What is given of OF_TABLES for a data file that is predicted; UsageError where they are for another kind."""
     given = {param.name: line.value(param) for param in OF_TABLES if line.given(param)}

@@ -20,7 +20,7 @@ from marginlinear.cli.data import (
     is_store,
     is_table,
     located,
-    names_in,
+    names_given,
     read_data,
     read_store,
     read_weights,
@@ -299,7 +299,7 @@ class Training:
             raise UsageError(error) from None
         if self.method.one_class and params.LABEL.name not in given and not self.store:
             given["unlabelled"] = True
-        return given | {p.name: names_in(given[p.name]) for p in COLUMNS[1:3] if p.name in given}
+        return given | {p.name: names_given(line, p) for p in COLUMNS[1:3] if p.name in given}
 
     def run(self) -> int:
         settle_blas()
