@@ -240,7 +240,8 @@ def read_as_text(model: Model | None) -> Iterator[None]:
         if model is None or model.table is None:
             raise
         raise DataError(error.path, error.line, error.column, error.reason, "the model is of a table, and this was "
-                        "read as LIBSVM's text: a table's file has a name that ends in .csv, .tsv or .parquet") from None
+                        "read as LIBSVM's text: a table's file has a name that ends in .csv, .tsv or "
+                        ".parquet") from None
 
 
 @contextmanager
