@@ -80,15 +80,6 @@ def test_while_reading(folder):
     assert sorted(os.listdir()) == ["d", "m"]
 
 
-def test_while_searching(folder):
-    with start(*HARD[:2], *HARD[4:], "-C", "--grid", "C=1e6,1e7", "--log", "log", "d") as process:
-        until(lambda: (folder / "log").exists() and (folder / "log").stat().st_size)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert process.stderr.read() == (b"what is done is in log: the same command with --resume log goes on\n"
-                                         b"margin-train: interrupted\n")
-
-
 @pytest.mark.parametrize("numbers, ignored, status", [
     ([signal.SIGINT], [], 130), ([signal.SIGTERM], [], 143), ([signal.SIGHUP], [], 129),
     # As a session ends, and as one does under nohup.

@@ -322,6 +322,9 @@ def test_the_text_in_full(tmp_path, monkeypatch, capfd):
     ml.save_model(model, "m")
     Path("d").write_text("1 1:1\n1 1:2\n-1 2:3\n-1 2:-1\n")
     Path("v").write_text("up\ndown\n")
+    ml.save_model(ml.Model([[2.0], [0], [0]], [-1, 1], bias=1), "few")
+    assert inspect.main(["few", "d"]) == 0
+    assert capfd.readouterr().out.splitlines()[0].endswith("2 features, 1 of them with weights")
     assert inspect.main(["--names", "v", "--rows", "1", "m", "d"]) == 0
     assert capfd.readouterr().out == """\
 m: l2svc, linear, 2 classes, 2 features

@@ -110,6 +110,9 @@ def test_models_keep_columns(folder, capsys):
     assert 'town=Paris \\"Nord\\"' in capsys.readouterr().out
     kernel = trained(*GIVEN, "--kernel", "rbf", "--scale", "range", "--probability", path="d.csv")
     assert kernel.table == model.table and predict_main(["d.csv", "m", "out"]) == 0
+    shutil.copy("new.csv", "new.txt")
+    assert predict_main(["new.txt", "m", "out"]) == 1
+    assert "a table's file has a name that ends in .csv" in capsys.readouterr().err
     few = trained("--label", "sold", "--leave-out", "town", "--leave-out", "age")
     assert few.feature_names == ["income, EUR"]
 

@@ -52,7 +52,7 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
     if not is_table(path):
         from marginlinear.libsvm import read_libsvm
 
-        with opening("open input file", path):
+        with read_as_text(model), opening("open input file", path):
             return read_libsvm(path, progress=progress, narrow=narrow, **options)
     from marginlinear.data.columns import TableData, TableRule, table_rows
 
@@ -220,7 +220,7 @@ def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None
     if not is_table(path):
         from marginlinear.libsvm import libsvm_blocks
 
-        with opening("open input file", path):
+        with read_as_text(model), opening("open input file", path):
             yield from libsvm_blocks(path, progress=progress, _block_size=BLOCK, **options)
         return
     from marginlinear.data.columns import TableData, Unknown, table_blocks
@@ -242,6 +242,19 @@ def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None
                 require_numbers(path, label, pair[1], model)
                 yield TableData.of([pair], path, rule)
     warn_of_words(unknown)
+
+
+@contextmanager
+def read_as_text(model: Model | None) -> Iterator[None]:
+    """An error of LIBSVM's text says how a table would have been known, where the model is of one."""
+    try:
+        yield
+    except DataError as error:
+        if model is None or model.table is None:
+            raise
+        raise DataError(error.path, error.line, error.column, error.reason, "the model is of a table, and this was "
+                        "read as LIBSVM's text: a table's file has a name that ends in .csv, .tsv or "
+                        ".parquet") from None
 
 
 @contextmanager

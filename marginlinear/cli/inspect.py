@@ -169,8 +169,10 @@ def _features_from(base: int, found: Sequence[Feature]) -> list[Feature]:
 def _heading(described: Mapping[str, Any], model: Any, report: Any) -> Iterator[str]:
     kind = f"kernel {described['kernel']}, {model.n_support} support vectors" if described["kernel"] else "linear"
     what = "regression" if model.classes is None else f"{len(model.classes)} classes"
+    used = described["n_features"] if described["kernel"] else int(model.coef.any(axis=0).sum())
+    few = f", {used} of them with weights" * (used < described["n_features"])
     yield (f"{described['model']}: {described['solver'] or 'of another program'}, {kind}, {what}, "
-           f"{described['n_features']} features")
+           f"{described['n_features']} features{few}")
     yield f"{described['data']}: {report.n_rows} rows"
     yield ""
 
