@@ -333,7 +333,8 @@ def _meant(name: str, known: Mapping[str, P.Param]) -> str:
     letters = {param.letter: param.name for param in (*known.values(), P.SOLVER) if param.letter}
     if name in letters:
         return f" (did you mean {letters[name]}?)"
-    return did_you_mean(name, (*known, *OTHERS))
+    # A letter is near to much: it is meant in the other case alone.
+    return did_you_mean(name, [own for own in (*known, *OTHERS) if len(own) > 1 or own == name.upper()])
 
 
 def effective(method: Method, values: dict[str, Any], run_values: dict[str, Any]) -> dict[str, Any]:

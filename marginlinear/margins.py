@@ -21,7 +21,7 @@ from marginlinear.data.arrays import held, is_stored, row_blocks, select_rows
 from marginlinear.data.checks import labels_and_weights, require_unmasked
 from marginlinear.errors import renumber_rows
 from marginlinear.model import NO_CLASSES, NO_PLACES, Model
-from marginlinear.problem import finite
+from marginlinear.problem import Summary, finite
 from marginlinear.selection.metrics import ClassAgreement, mean_of
 
 if TYPE_CHECKING:
@@ -72,6 +72,12 @@ class MarginStatistics(NamedTuple):
                                for values in (margins - mean, np.maximum(mean - margins, 0)))]
         return cls._make((*map(float, moments), float(ordered[0]), float(ordered[-1]),
                           dict(zip(LEVELS, ordered[below].tolist(), strict=True))))
+
+    @property
+    def told(self) -> str:
+        """The moments and three quantiles, in a line."""
+        quantiles = ", ".join(f"{100 * level:g}% {self.quantiles[level]:.3g}" for level in (0.05, 0.5, 0.95))
+        return f"mean {self.mean:.4g}, variance {self.variance:.4g}; {quantiles}"
 
     def divided_by(self, norm: float) -> MarginStatistics:
         """Statistics of g_i / norm."""
@@ -176,6 +182,8 @@ class MarginReport(NamedTuple):
     top_features: list[TopFeatures]
     lowest_rows: list[LowRow]
 
+    __repr__, _repr_html_ = Summary.__repr__, Summary._repr_html_  # type: ignore[misc]  # methods, no fields
+
     @property
     def confusion(self) -> AnyArray:
         """Counts of (label, predicted), array of shape (n_classes, n_classes)."""
@@ -193,6 +201,15 @@ class MarginReport(NamedTuple):
         The mean of the recalls is called balanced accuracy.
         """
         return {name: mean_of(getattr(self, name)) for name in ("precision", "recall", "f1")}
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        macro = self.macro
+        lines = [("accuracy", f"{self.accuracy:.4g}, balanced {macro['recall']:.4g}, macro F1 {macro['f1']:.4g}")]
+        for name, found in ("margin", self.margin), ("normalised", self.normalised_margin):
+            lines += [] if found is None else [(name, found.told)]
+        lowest = ", ".join(f"row {row.row} ({row.label} as {row.predicted})" for row in self.lowest_rows[:3])
+        lines += [("lowest", lowest)] * bool(lowest)
+        return f"MarginReport: {self.n_rows:g} rows, {len(self.classes)} classes", lines
 
     def to_dict(self) -> dict[str, Any]:
         """The same in lists, dicts, numbers and strings, with None for what is no finite number: ready for JSON."""

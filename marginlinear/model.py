@@ -329,10 +329,14 @@ class Model(Summary, fitting.Linear):
 
     def require_features(self, X: MatrixLike) -> None:
         """ValueError unless X has n_features features. The rows of files are let pass: see `decision_function`."""
+        other = rule_of(X) if is_frame(X) and self.feature_names is not None else None
+        lacking = [] if other is None else [name for name in self.feature_names or () if name not in other.features]
+        if lacking:
+            raise ValueError(f"X has no column {lacking[0]!r}, which the model was trained on: add it, as "
+                             "X.reindex(columns=model.feature_names, fill_value=0) does for words that no row has")
         if not is_compressed(X) and (width := shape_of(X)[1]) != self.n_features:
             raise ValueError(f"X has {width} features, the model {self.n_features}: give the columns that it was "
                              "trained on; a file's are load_libsvm(path, n_features=model.n_features)")
-        other = rule_of(X) if is_frame(X) and self.feature_names is not None else None
         if other is not None and list(other.features) != self.feature_names:
             raise ValueError("X: its columns are not those that the model was trained on, or in another order: give "
                              "X[model.feature_names], or an array of numbers")

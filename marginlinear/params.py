@@ -283,10 +283,11 @@ PAPER = Param("paper", bool, False, "the values of the method's paper, or of its
 AROUND = (SCALE, PROBABILITY, MEMORY, SWEEPS_PER_LOAD)
 
 # What columns of tables become: of CSV and TSV, and of Parquet and Arrow, in memory or in a store.
-LABEL = Param("label", str, "label", "of CSV, TSV and Parquet: the column of the labels", metavar="NAME")
+LABEL = Param("label", str, "label", "of CSV, TSV and Parquet: the column of the labels", metavar="NAME",
+              brief="of a table: that of the labels")
 CATEGORIES = Param("categories", str, None, "of CSV and TSV: columns of words, with commas between; each becomes a "
                    "feature for each of its words. In Parquet they have types, whole numbers may be stated",
-                   metavar="A,B,...")
+                   metavar="A,B,...", brief="of a table: columns of words")
 LEAVE_OUT = Param("leave_out", str, None, "of CSV, TSV and Parquet: columns that are no features, with commas between",
                   metavar="A,B,...")
 CATEGORICAL = Param("categorical", str, "onehot", "of Parquet and Arrow: what columns of words become; onehot: a "

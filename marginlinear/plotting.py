@@ -24,6 +24,7 @@ from marginlinear.errors import needed
 from marginlinear.margins import MarginStatistics, evaluate, margin_norm
 from marginlinear.model import Model
 from marginlinear.params import ERRORS, METRICS, RELATIVE, amount, is_relative
+from marginlinear.problem import counted
 from marginlinear.selection.tables import is_number, read_log, read_table
 
 if TYPE_CHECKING:
@@ -686,8 +687,8 @@ class CriticalDifferenceDisplay:
             raise ValueError(f"metric = {metric!r} was not measured: give {' | '.join(found.metrics)}")
         ranking = found.ranking(metric)
         if ranking is None:
-            raise ValueError(f"{len(found.shared_means(metric, found.methods))} sets have {metric} of all methods: "
-                             "mean ranks need more of them, and two methods")
+            shared = counted(len(found.shared_means(metric, found.methods)), "set")
+            raise ValueError(f"{shared} with {metric} of all methods: mean ranks need more of them, and two methods")
         verdict = "they differ" if ranking.differs else "no difference is found"
         title = f"{TITLES[metric]} over {ranking.sets} sets; Friedman p = {ranking.p:.2g}: {verdict}"
         return cls(found.methods, ranking.ranks, ranking.critical, title=title).plot(ax)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from marginlinear import liblinear
 from marginlinear import params as P
 from marginlinear.algorithms.dual import of_loss
+from marginlinear.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,6 +50,10 @@ MODULES = {
     "nusvr": "nusvr",
 }
 DEFAULT = next(iter(MODULES))
+# What LIBSVM, scikit-learn and others call some of them, in small letters: hints, not names.
+ELSEWHERE = {"c-svc": "l1svc", "csvc": "l1svc", "svc": "l1svc", "svm": "l1svc", "linearsvc": "l2svc",
+             "epsilon-svr": "l1svr", "svr": "l1svr", "linearsvr": "l1svr", "nu-svc": "nusvc", "nu-svr": "nusvr",
+             "lr": "logistic", "logisticregression": "logistic", "one-class": "oneclass"}
 
 
 class Paper(NamedTuple):
@@ -226,7 +231,10 @@ def get(name: object) -> Method:
     method = numbers.get(str(name))
     if method is None:
         with_numbers = ", ".join(f"{n} ({numbers[n].name})" for n in sorted(numbers, key=int))
-        raise ValueError(f"solver = {name!r} is not known: give {', '.join(known)}, or LIBLINEAR's {with_numbers}")
+        typed = str(name).lower()
+        near = did_you_mean(ELSEWHERE.get(typed, typed), {known: known for known in MODULES})
+        raise ValueError(f"solver = {name!r} is not known{near}: give {', '.join(known)}, or LIBLINEAR's "
+                         f"{with_numbers}")
     return method
 
 

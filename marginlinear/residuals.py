@@ -26,7 +26,7 @@ from marginlinear.margins import (
     strongest,
 )
 from marginlinear.model import Regression
-from marginlinear.problem import finite
+from marginlinear.problem import Summary, finite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,6 +78,14 @@ class ResidualReport(NamedTuple):
     largest: list[Feature]
     smallest: list[Feature]
     largest_rows: list[LargeRow]
+
+    __repr__, _repr_html_ = Summary.__repr__, Summary._repr_html_  # type: ignore[misc]  # methods, no fields
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        errors = f"squared {self.mse:.4g}, absolute {self.mae:.4g} on average; R2 {self.r2:.4g}"
+        rows = ", ".join(f"row {row.row} ({row.residual:.4g})" for row in self.largest_rows[:3])
+        return f"ResidualReport: {self.n_rows:g} rows", [
+            ("errors", errors), ("residual", self.residual.told), *[("largest", rows)] * bool(rows)]
 
     def to_dict(self) -> dict[str, Any]:
         """The same in lists, dicts, numbers and strings, with None for what is no finite number: ready for JSON."""

@@ -66,6 +66,24 @@ def test_classes():
     assert advising.of_classes(y[:-60][y[:-60] != 2]) == [] == advising.of_classes(np.array(["a", "b"]))
 
 
+@pytest.mark.parametrize("y, told", [
+    (np.arange(42) // 2, True), (np.arange(400) % 25 + 0.5, True),
+    # Classes: many, with rows enough; fractions, but few; words.
+    (np.arange(400) % 25, False), (np.arange(40) % 4 / 2, False), (np.arange(42).astype("U"), False),
+])
+def test_labels_that_are_amounts(y, told):
+    assert names(advising.of_amounts(y, option)) == ["amounts"] * told
+
+
+def test_a_regression_without_a_bias():
+    X, y = np.arange(60.0)[:, None] / 60, np.arange(60.0) + 100
+    assert names(ml.advice(X, y, ml.train(X, y, solver="l1svr"))) == ["bias"]
+    assert ml.advice(X, y - 120, ml.train(X, y - 120, solver="l1svr")) == []
+    for bias in ({"bias": 1}, {"free_bias": True}):
+        assert ml.advice(X, y, ml.train(X, y, solver="l2svr", **bias)) == []
+    assert ml.advice(X, y, ml.train(X, y, solver="nusvr")) == []
+
+
 @pytest.mark.parametrize("scores, told", [
     ([0.1, 0.2, 0.3, 0.4], "C = 8 is the best, and the largest that was tried: go on with grid='C=8,16,32'"),
     ([0.4, 0.2, 0.1, 0.1], "C = 1 is the best, and the least that was tried: go on with grid='C=0.25,0.5,1'"),
@@ -99,18 +117,16 @@ def test_advice_of_a_model_and_its_search():
 
 
 def test_numbers_that_are_classes(tmp_path, monkeypatch, capsys):
-    """Regressions are named, before the fit; whole numbers, few numbers and the targets of a regression are fine."""
+    """Regressions are named, before the fit; the targets of a regression are fine."""
     monkeypatch.chdir(tmp_path)
     X = np.random.default_rng(0).uniform(size=(60, 2))
-    assert ml.advice(X, X[:, 0], ml.train(X, X[:, 0])) == advising.of_numbers(X[:, 0]) != []
-    assert "solver='l1svr' | 'l2svr' | 'nusvr'" in advising.of_numbers(X[:, 0])[0].text
-    for y in (np.arange(60.0), np.arange(60) % 20 / 2, np.arange(60).astype(str)):
-        assert advising.of_numbers(y) == []
+    assert ml.advice(X, X[:, 0], ml.train(X, X[:, 0])) == advising.of_amounts(X[:, 0]) != []
+    assert "solver='l1svr' | 'l2svr' | 'nusvr'" in advising.of_amounts(X[:, 0])[0].text
     ml.dump_libsvm(X, X[:, 0], "d")
     monkeypatch.setattr("marginlinear.api.fit_model", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train.main(["d", "m"])
-    assert capsys.readouterr().err.startswith("note: labels are 60 different numbers, not all of them whole, and each ")
+    assert capsys.readouterr().err.startswith("note: labels are 60 different numbers in 60 rows, and each ")
     with pytest.raises(ZeroDivisionError):
         train.main(["-s", "l2svr", "d", "m"])
     assert "note" not in capsys.readouterr().err
@@ -126,6 +142,19 @@ def test_the_command_tells_and_can_be_silenced(tmp_path, monkeypatch, capsys):
     for words in (["--no-advice"], ["-q"], ["--scale", "range", "-w2", "9"]):
         assert train.main([*words, "d", "m"]) == 0
         assert capsys.readouterr().err == ""
+    Path("r").write_text("".join(f"{100 + i / 2} 1:{i / 80}\n" for i in range(80)))
+    for words, told in ("-s l2svc", "predicts such"), ("-s l2svr", "-R gives"), ("-s l2svr -B 1", ""), (
+            "-s l2svr -C --grid C=1,2,free_bias=true", ""), ("-s nusvr", ""), ("-s 11 -t 2 -R", ""), (
+            "-s 13 -t 2 -R", ""):
+        assert train.main([*words.split(), "r"]) == 0
+        notes = capsys.readouterr().err
+        assert told in notes and notes.count("\n") == bool(told)
+    Path("s").write_text("".join(f"{i % 2} 1:{i / 80}\n" for i in range(80)))
+    for words, told in ("-s 3 -t 2", "LIBSVM's -s 3 is -s l1svr -R"), ("-s 3", ""), ("-s l1svc -t 2", ""), (
+            "-t 2", ""):
+        assert train.main([*words.split(), "s"]) == 0
+        notes = capsys.readouterr().err
+        assert told in notes and notes.count("\n") == bool(told)
     for name in ("dna", "news20.train"):
         assert train.main(["-s", "l2svc", str(ROOT / "data" / name), "m"]) == 0
         assert capsys.readouterr().err == ""

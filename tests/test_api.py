@@ -626,7 +626,8 @@ def test_results_tell_their_story_in_a_few_lines(tmp_path):
     loaded, kernel = ml.load_model(tmp_path / "m"), ml.train(X, y, solver="l1svc", kernel="rbf", gamma=0.5)
     search = ml.search(X, y, solver="cs", grid={"C": [1, 2]})
     for told in (model, loaded, kernel, model.info, ml.cross_validate(X, y, solver="cs"), search,
-                 ml.train(X, X[:, 0], solver="l1svr")):
+                 number := ml.train(X, X[:, 0], solver="l1svr"), ml.margin_report(model, X, y),
+                 ml.residual_report(number, X, X[:, 0])):
         lines = repr(told).splitlines()
         assert 4 <= len(lines) <= 5 and max(map(len, lines)) < 160 and "nan" not in repr(told)
         assert told._repr_html_().count("<tr>") == len(lines) - 1

@@ -111,3 +111,13 @@ def test_devices_may_be_shared(folder, capfd):
     assert train.main(["-q", "/dev/null", "/dev/null"]) == 1
     assert scale.main(["-q", "-s", "/dev/null", "-o", "/dev/null", "d"]) == 0
     assert contents() == before
+
+
+def test_a_model_takes_the_place_of_models_alone(folder, capsys):
+    Path("test").write_text(DATA)
+    before = contents()
+    assert train.main(["d", "test"]) == 2 and "model_file test is there, and is no model" in capsys.readouterr().err
+    assert train.main(["-C", "--refit", "d", "test"]) == 2 and contents() == before
+    Path("empty").touch()
+    for name in ("new", "new", "empty"):
+        assert train.main(["-q", "d", name]) == 0

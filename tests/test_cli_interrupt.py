@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
     values = rng.standard_normal((2000, 20)) * 10.0 ** rng.integers(-3, 3, 20)
     rows = (" ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(row)) for row in values)
     (tmp_path / "d").write_text("".join(f"{i % 5} {row}\n" for i, row in enumerate(rows)))
-    (tmp_path / "m").write_text("the old model")
+    (tmp_path / "m").write_text("svm_type of the old model")
     return tmp_path
 
 
@@ -62,7 +62,7 @@ def test_while_training(folder, number, status, message):
         assert time.monotonic() - began < 3
         assert process.stderr.read() == message
         assert process.stdout.read() == b""
-    assert (folder / "m").read_text() == "the old model"
+    assert (folder / "m").read_text() == "svm_type of the old model"
     assert sorted(os.listdir()) == ["d", "log", "m"]
 
 
@@ -76,7 +76,7 @@ def test_while_reading(folder):
         assert process.wait(30) == 130
         assert process.stderr.read() == b"margin-train: interrupted\n"
         process.stdin.close()
-    assert (folder / "m").read_text() == "the old model"
+    assert (folder / "m").read_text() == "svm_type of the old model"
     assert sorted(os.listdir()) == ["d", "m"]
 
 

@@ -5,8 +5,10 @@ import json
 import math
 import pickle
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from marginlinear.compare.methods import contestant_of
 from marginlinear.compare.sets import Arrays
 from marginlinear.data.columns import read_csv
 from marginlinear.errors import DataError
+from marginlinear.libsvm import dump_libsvm
 from marginlinear.registry import methods
 
 RNG = np.random.default_rng(5)
@@ -368,6 +371,21 @@ def test_estimators_of_scikit_learn():
 
     silent = compare({"a": (X, Y)}, [Silent()], **FEW)
     assert silent.trials[0]["reason"] == "NotImplementedError: not today"
+
+
+def test_a_class_of_ones_own(tmp_path, monkeypatch, capsys):
+    """It is looked for in the current folder, by the installed command too."""
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    Path("own_of_mine.py").write_text("from sklearn.dummy import DummyClassifier\n\n\nclass Own(DummyClassifier):\n"
+                                      "    pass\n")
+    dump_libsvm(X, Y, "rows")
+    words = ["-q", "-c", "1", "--splits", "2", "-s", "l2svc"]
+    assert margin_compare.main([*words, "-s", "sklearn:own_of_mine.Own", "-o", "found.md", "rows"]) == 0
+    assert "Own" in Path("found.md").read_text()
+    assert margin_compare.main([*words, "-s", "own_of_mine.Own", "rows"]) == 2
+    assert "a class is named as sklearn:own_of_mine.Own" in capsys.readouterr().err
 
 
 def test_liblinear_joins():

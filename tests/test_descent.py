@@ -52,7 +52,7 @@ def test_what_a_sweep_skips(flat, value, gap, expected):
 
 def test_the_incumbent_is_certified_by_the_best_bound_of_any_check():
     kept, weights = [], np.zeros(2)
-    engine = SimpleNamespace(keep_duals=kept.append, iterates=SimpleNamespace(
+    engine = SimpleNamespace(has_references=False, keep_duals=kept.append, iterates=SimpleNamespace(
         vector=lambda averaged: weights + averaged, scale=lambda x, power: None))
     incumbent = Incumbent(engine)
     for check in (Check(10.0, 10.0, False, 8.0, True), Check(9.0, 9.0, True, 7.0, False),

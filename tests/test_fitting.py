@@ -60,3 +60,12 @@ def test_models_are_written_alike_by_any_number_of_threads(shape, tmp_path):
 def test_costs_that_overflow_are_refused(solver):
     with pytest.raises(ValueError, match="C times the weights of rows and classes overflows"):
         ml.train(np.eye(2), [1, 2], solver=solver, C=1e10, class_weight={1: 1e308})
+
+
+def test_what_may_have_been_meant():
+    X, y = np.eye(4), [0, 1, 0, 1]
+    for given, told in [({"c": 1}, "'c' (did you mean C?): it takes"), ({"lamda": 1}, "(did you mean lambda_?)"),
+                        ({"cv": 3}, "'cv': it takes"), ({"solver": "LinearSVC"}, "(did you mean l2svc?): give")]:
+        with pytest.raises((TypeError, ValueError)) as error:
+            ml.train(X, y, **given)
+        assert told in str(error.value)

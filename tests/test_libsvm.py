@@ -707,7 +707,7 @@ def test_labels_that_would_not_survive(label):
     (np.ones((2, 1)), [1], "y has shape"), (np.ones(2), [1, 2], "X has shape"),
     (np.ones((0, 2)), [], "X has shape"), (np.ones((1, 1)), [np.nan], "label nan is not finite"),
     (np.ones((1, 1)), [2**53], "not below"), (np.ones((1, 1)), [b"a"], "y holds .S1"),
-    (np.ones((1, 1)), np.array([None]), "y holds object"), (np.array([[1j]]), [1], "dtype"),
+    (np.ones((1, 1)), np.array([None]), "row 0 has no label, but None"), (np.array([[1j]]), [1], "dtype"),
     (np.array([[2**53 + 1]]), [1], "not below"), (sparse.lil_array([[2**53 + 1]]), [1], "not below"),
     (np.array([["a"]]), [1], "dtype"),
 ])

@@ -282,8 +282,8 @@ GOLDEN = [
     ("--version", 0, r"margin-inspect \S+\n", ""),
     ("nothere d", 1, "", r"margin-inspect: can't open model file nothere: No such .*\n"),
     ("m nothere", 1, "", r"margin-inspect: can't open input file nothere: No such .*\n"),
-    ("d m", 1, "", "margin-inspect: m is a model, .* swap the files: margin-inspect model_file data_file\n"),
-    ("d d", 1, "", r"margin-inspect: d:1:1: unknown text in model file: .*\n"),
+    ("d d2", 1, "", r"margin-inspect: d:1:1: unknown text in model file: .*\n"),
+    ("d m", 2, "", r"margin-inspect: m is a model, and d is none: give them the other way round" + HINT),
     ("p d", 1, "", r"margin-inspect: p: the kernel is precomputed, .*\n"),
     ("m bad", 1, "", r"margin-inspect: bad:2:\d: .*\n"),
     ("m zero", 1, "", r"margin-inspect: zero:1:\d: .*--zero-based.*\n"),
@@ -322,6 +322,9 @@ def test_the_text_in_full(tmp_path, monkeypatch, capfd):
     ml.save_model(model, "m")
     Path("d").write_text("1 1:1\n1 1:2\n-1 2:3\n-1 2:-1\n")
     Path("v").write_text("up\ndown\n")
+    ml.save_model(ml.Model([[2.0], [0], [0]], [-1, 1], bias=1), "few")
+    assert inspect.main(["few", "d"]) == 0
+    assert capfd.readouterr().out.splitlines()[0].endswith("2 features, 1 of them with weights")
     assert inspect.main(["--names", "v", "--rows", "1", "m", "d"]) == 0
     assert capfd.readouterr().out == """\
 m: l2svc, linear, 2 classes, 2 features

@@ -208,6 +208,24 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == f"Accuracy = {inside / 0.4:g}% ({inside}/40)\n"
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_tables_need_no_labels(tmp_path, monkeypatch, capsys, ending):
+    monkeypatch.chdir(tmp_path)
+    X, _, _ = problem(1)
+    np.savetxt("train.csv", X, delimiter=",", header=",".join(f"x{j}" for j in range(X.shape[1])), comments="")
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+        from pyarrow import csv, parquet
+
+        parquet.write_table(csv.read_csv("train.csv"), "train.parquet")
+    assert train.main(["-s", "21", "-n", "0.2", "-q", f"train.{ending}", "m"]) == 0
+    assert np.array_equal(ml.load_model("m").weights, ml.train(X, solver="oneclass", nu=0.2).weights)
+    assert predict.main([f"train.{ending}", "m", "out"]) == 0
+    assert "40 rows predicted, nothing measured" in capsys.readouterr().out
+    assert train.main(["-s", "21", "--label", "y", f"train.{ending}", "m"]) == 1
+    assert "there is no column 'y'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("words", "text"), [
     ("-s 21 -B 1 train", "bias = 1.0 is ignored by one-class machines"),
     ("-s 21 -v 2 train", "-v: nothing is measured without classes"),

@@ -680,7 +680,8 @@ def test_interrupt_and_resume(tmp_path):
         assert process.wait(30) == 130
         # 0.2 s on an idle machine; the end of the interpreter and a busy machine come on top.
         assert time.monotonic() - began < 3
-        assert process.stderr.read() == b"margin-train: interrupted\n"
+        assert process.stderr.read() == (b"what is done is in log: the same command with --resume log goes on\n"
+                                         b"margin-train: interrupted\n")
     assert sorted(os.listdir(tmp_path)) == ["d", "log"]
 
 

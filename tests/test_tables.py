@@ -110,6 +110,11 @@ def test_models_keep_columns(folder, capsys):
     assert 'town=Paris \\"Nord\\"' in capsys.readouterr().out
     kernel = trained(*GIVEN, "--kernel", "rbf", "--scale", "range", "--probability", path="d.csv")
     assert kernel.table == model.table and predict_main(["d.csv", "m", "out"]) == 0
+    shutil.copy("new.csv", "new.txt")
+    assert predict_main(["new.txt", "m", "out"]) == 1
+    assert "a table's file has a name that ends in .csv" in capsys.readouterr().err
+    few = trained("--label", "sold", "--leave-out", "town", "--leave-out", "age")
+    assert few.feature_names == ["income, EUR"]
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -247,4 +252,6 @@ def test_frames_keep_names():
     np.testing.assert_array_equal(model.predict(frame), model.predict(frame.to_numpy()))
     with pytest.raises(ValueError, match=r"in another order: give X\[model.feature_names\]"):
         model.predict(frame[["a", "b"]])
+    with pytest.raises(ValueError, match=r"X has no column 'a', .* X.reindex\(columns=model.feature_names"):
+        model.predict(frame[["b"]])
     assert ml.train(frame.rename(columns={"b": 1}), [1, 2, 1, 2]).feature_names is None

@@ -345,3 +345,46 @@ def test_the_weights_of_steps_in_the_scores_are_kept():
                        callback=lambda check: seen.append(check) or len(seen) == 6)
     assert stopped.info.status == "stopped" and seen[5].n_iter == 5
     assert stopped.info.objective <= seen[5].objective * (1 + 1e-9) < seen[0].objective
+
+
+@pytest.mark.parametrize("name, kernel, options", [
+    ("mcodm", None, {}), ("mcodm", "rbf", {}), ("mcodm", None, {"outer": "paper"}), ("lpmcsvm", "rbf", {"norm": 1.2})])
+def test_what_is_kept_is_the_best_that_a_check_has_told(name, kernel, options):
+    """Sweeps against references hold fast to the weights where these were made, whatever was found since."""
+    for after in (1, 2, 4, 7, 12):
+        seen = []
+
+        def callback(check, seen=seen, after=after):
+            seen.append(check.entry())
+            return len(seen) == after
+
+        kept = fit(name, kernel, C=300.0, callback=callback, **options)
+        limited = fit(name, kernel, C=300.0, max_iter=max(entry["n_iter"] for entry in seen), **options)
+        for info, told in ((kept.info, seen), (limited.info, limited.info.history)):
+            least = min(entry["objective"] for entry in told)
+            assert info.converged or info.objective <= least * (1 + 1e-6), (after, info)
+            assert info.certificate == info.objective - info.bound >= 0
+
+
+@pytest.mark.parametrize("name, kernel", [("nusvr", None), ("l2svc", "rbf"), ("l1svr", "rbf")])
+def test_pairs_keep_what_a_round_has_told(name, kernel):
+    """The dual rises with the rounds, the objective need not fall."""
+    X, y = problem(name, k=2, m=600)
+    for after in (2, 3, 5, 9):
+        seen = []
+
+        def callback(check, seen=seen, after=after):
+            seen.append(check.objective)
+            return len(seen) == after
+
+        given = {} if kernel is None else {"kernel": kernel, "gamma": 0.1}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ml.ConvergenceWarning)
+            kept = ml.train(X, y, solver=name, C=1000.0, tol=1e-9, callback=callback, **given)
+            limited = ml.train(X, y, solver=name, C=1000.0, tol=1e-9, max_iter=max(after - 1, 1), **given)
+        assert kept.info.objective <= min(seen) * (1 + 1e-4)
+        told = min(entry["objective"] for entry in limited.info.history)
+        assert limited.info.objective <= told * (1 + 1e-4)
+        # What has risen is not lost.
+        resumed = ml.train(X, y, solver=name, C=1000.0, start=kept, time_limit=20, **given)
+        assert resumed.info.bound >= kept.info.bound - 1e-6 * abs(kept.info.bound)

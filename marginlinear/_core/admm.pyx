@@ -74,6 +74,7 @@ cdef struct task_t:
     double* scratch    # GATHER: d numbers, ALTERNATE: 4 k
     double* total      # d k numbers
     double loss        # sum_i loss_i(x_i W), the upper slack against the best rival
+    double risen       # the same with the mu of now
     double ratio
     double following
 
@@ -91,7 +92,8 @@ cdef class ADMM:
     cdef Py_ssize_t k, slice_rows
     cdef int threads
     cdef double ratio
-    cdef joint_t phi
+    # With the mu of now, and of the engine's problem.
+    cdef joint_t phi, whole
     cdef readonly double[:, ::1] W
     cdef double[:, ::1] alpha, scores, curvature, lower, wanted
     cdef double[::1] beta
@@ -103,9 +105,7 @@ cdef class ADMM:
     def __init__(self, BlockCD engine):
         cdef Rows rows = engine.rows
         self.engine, self.rows, self.k, self.threads = engine, rows, engine.n_classes, engine.threads
-        self.phi = engine.phi
-        # Against the best rival at each W.
-        self.phi.upper = self.phi.mu > 0
+        self.phi = self.whole = engine.phi
         self.alpha, self.beta, self.y, self.cost = engine.alpha, engine.beta, engine.y, engine.cost
         self.rival, self.sqnorms = engine.rival, engine.sqnorms
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * rows.m / (1.0 + <double>rows.nnz * self.k)))
@@ -151,11 +151,15 @@ cdef class ADMM:
     def _is_small(self, n):
         return n * self.k * (2.0 * self.rows.nonzeros() + <double>self.rows.d * self.rows.d) <= SMALL
 
-    def run(self, n, budget, seed=0, schedule=SCHEDULES[0]):
+    def run(self, n, budget, seed=0, schedule=SCHEDULES[0], offer=None):
         """n iterations at most, from duals of 0 and margins of about 1. The last W and the duals become those of the
-        engine, around a centre. Returns J(W), or infinity, with all at 0, where that is left to sweeps."""
+        engine, around a centre. Returns J(W), or infinity, with all at 0, where that is left to sweeps.
+
+        `offer(J(W), W)` is called before the budget records J(W), and before what is left to sweeps.
+        """
         cdef BlockCD engine = self.engine
-        cdef double mu = self.phi.mu, objective
+        cdef double mu = self.whole.mu, objective, risen
+        before = engine.phi.upper, engine.named
         first, rise, power = schedule
         ratio = first
         own = np.arange(self.rows.m), np.asarray(self.y)
@@ -165,6 +169,8 @@ cdef class ADMM:
         engine._add((ratio * np.asarray(self.cost)[:, np.newaxis] * scores).ravel(), wanted.ravel())
         self.scores, self.wanted = scores, wanted
         engine.start_over()
+        # The duals go with `rival` from the first iteration on.
+        engine.phi.upper = engine.named = mu > 0
         for at in range(n):
             if budget.exhausted(engine.n_iter):
                 break
@@ -173,11 +179,14 @@ cdef class ADMM:
             following = ratio
             if (at + 1) % PERIOD == 0 and at + 1 < n:
                 following = first * (LAST / first) ** max(0.0, ((at + 1) / n - rise) / (1 - rise))
-            objective = self._respond(ratio, following) if self._solve(ratio) else math.inf
+            objective, risen = self._respond(ratio, following) if self._solve(ratio) else (math.inf, math.inf)
             engine.n_iter += 1
-            benign = at + 1 == PERIOD and objective > BENIGN * engine.loss_at_zero()
+            benign = at + 1 == PERIOD and risen > BENIGN * engine.loss_at_zero()
+            if offer is not None and objective < math.inf and (benign or engine.n_iter % PERIOD == 0):
+                offer(objective, np.asarray(self.W).ravel())
             if not objective < math.inf or (benign and self._is_small(n)):
                 engine.start_over()
+                engine.phi.upper, engine.named = before
                 return math.inf
             if benign:
                 break
@@ -205,16 +214,17 @@ cdef class ADMM:
         return True
 
     def _respond(self, double ratio, double following):
-        """J(W); sets T, S and the right-hand side of the next system."""
+        """J(W), and the same with the mu of now; sets T, S and the right-hand side of the next system."""
         # A part's sum of d k numbers is not to cost more than its rows.
         size = max(self.rows.d, (self.rows.m + PARTS - 1) // PARTS)
         self.rows.require()
         parts = run_chunks(lambda lo, hi: self._pass(lo, hi, ratio, following), self.rows.m, self.threads, size)
         wanted = np.asarray(self.wanted)
         wanted[:] = 0
-        for _, part in parts:
+        for _, _, part in parts:
             wanted += part
-        return 0.5 * self.engine.iterates.sqnorm_of(np.asarray(self.W).ravel()) + sum(loss for loss, _ in parts)
+        half = 0.5 * self.engine.iterates.sqnorm_of(np.asarray(self.W).ravel())
+        return half + sum(loss for loss, _, _ in parts), half + sum(risen for _, risen, _ in parts)
 
     def _pass(self, Py_ssize_t lo, Py_ssize_t hi, double ratio, double following):
         cdef Py_ssize_t start
@@ -222,14 +232,14 @@ cdef class ADMM:
         total = np.zeros((self.rows.d, self.k))
         cdef double[:, ::1] sums = total
         cdef double[::1] scratch = np.empty(4 * self.k)
-        task.what, task.scratch, task.total, task.loss = ALTERNATE, &scratch[0], &sums[0, 0], 0
+        task.what, task.scratch, task.total, task.loss, task.risen = ALTERNATE, &scratch[0], &sums[0, 0], 0, 0
         task.ratio, task.following = ratio, following
         for start in range(lo, hi, self.slice_rows):
             task.start, task.stop = start, min(hi, start + self.slice_rows)
             with nogil:
                 perform(self, self.rows, &task)
             PyErr_CheckSignals()
-        return task.loss, total
+        return task.loss, task.risen, total
 
 
 def spread(double[::1] values, uint64_t seed):
@@ -265,7 +275,7 @@ cdef void gather(ADMM self, const data_t* X, const task_t* task) noexcept nogil:
 
 cdef void alternate(ADMM self, const data_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i, l, y, r, k = self.k
-    cdef double c, A, rho, F, next_rho, at_reference = 0
+    cdef double c, A, rho, F, next_rho, unused = 0
     cdef double* s = task.scratch
     cdef double* B = s + k
     cdef double* a = B + k
@@ -285,7 +295,8 @@ cdef void alternate(ADMM self, const data_t* X, task_t* task) noexcept nogil:
         for l in range(k):
             if l != y and s[l] > s[r]:
                 r = l
-        add_loss(&self.phi, c, s[y], s[r], s[r], &at_reference, &task.loss)
+        add_loss(&self.whole, c, s[y], s[r], s[r], &unused, &task.loss)
+        add_loss(&self.phi, c, s[y], s[r], s[r], &task.risen, &unused)
         self.rival[i] = <int32_t>r
         if not self.phi.upper:
             r = -1

@@ -140,7 +140,8 @@ cdef class BlockCD(DualEngine):
         self.factor = factors
         self._level_factors()
         DualEngine.__init__(self, rows, cost, k, m * (k + 1), factors if self.uneven else None, seed, threads)
-        self.phi = joint_t(kind=KINDS[loss], top=top, upper=False, low=low, high=high, mu=mu)
+        upper_weight = mu if loss == "squared" else 0.0
+        self.phi = joint_t(kind=KINDS[loss], top=top, upper=False, low=low, high=high, mu=upper_weight)
         self.nonsmooth = self.piecewise_linear = loss != "squared"
         self.y, self.rival, self.fixed = y, rows.zeros(m, np.int32), rows.zeros(m)
         self.alpha, self.beta = self.split(self.duals)
@@ -175,6 +176,10 @@ cdef class BlockCD(DualEngine):
                     nearest_duals(&self.phi, self.cost[i], self.n_classes, self.y[i], &alpha[i, 0], &scratch[0],
                                   &scratch[self.n_classes])
         return out
+
+    @property
+    def has_references(self):
+        return self.phi.mu > 0
 
     @property
     def ranged(self):

@@ -9,6 +9,7 @@ from marginlinear._core.rows import Rows
 from marginlinear._typing import FloatArray, Floats, MemoryView
 
 class DualEngine:
+    has_references: ClassVar[bool]
     lines: ClassVar[bool]
     n_iter: int
     parts: int

@@ -53,6 +53,8 @@ cdef class DualEngine:
         that averages need as it is.
     stable : bool
         Whether sweeps without a centre cannot diverge: each raises D, or duals have bounds.
+    has_references : bool
+        Whether P of the sweeps may take some losses against references, so that the objective is another.
     norm_gap : float
         What P - D at W = U has beyond the sum of the gaps.
     rounding : float
@@ -67,6 +69,7 @@ cdef class DualEngine:
     """
 
     lines = False
+    has_references = False
     stable = True
     rounding = 0.0
 

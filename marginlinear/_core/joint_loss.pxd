@@ -92,10 +92,12 @@ cdef inline double upper_dual(const joint_t* phi, double c, double own, double r
 
 cdef inline void add_loss(const joint_t* phi, double c, double own, double rival, double reference, double* loss,
                           double* tight) noexcept nogil:
-    """loss += the loss;  tight += the loss with the best rival's score as reference"""
+    """loss += the loss;  tight += the loss with the best rival's score as reference, whether or not `upper` is set"""
     cdef double lower = lower_loss(phi, c, own, rival), best = 0, upper = 0
+    if phi.mu > 0:
+        best = upper_loss(phi, c, own, rival)
     if phi.upper:
-        best, upper = upper_loss(phi, c, own, rival), upper_loss(phi, c, own, reference)
+        upper = upper_loss(phi, c, own, reference)
     tight[0] = tight[0] + lower + best
     loss[0] += lower + upper
 

@@ -110,6 +110,14 @@ class Check(NamedTuple):
 CLOSE = 0.03
 
 
+def placed(vector: FloatArray, room: FloatArray | None) -> FloatArray:
+    """A copy of the vector, in `room` where there is some."""
+    if room is None:
+        return np.array(vector)
+    room[:] = vector
+    return room
+
+
 class Incumbent:
     """The best weights so far, and the best bound that they are compared with.
 
@@ -125,18 +133,23 @@ class Incumbent:
     follows_best : bool
         Whether a check with a lower P takes the incumbent's place. Otherwise this stays where `set` put it, at the
         weights that the problem was made at: the bounds speak of them alone.
+    lowest, lowest_weights : float; float64 array, flat, or None
+        Where sweeps take losses against references: the least objective of the method so far, and the weights there.
+        They are what a fit that comes to no end of its own has to show.
     margins : float64 array or None
         Those of weights that a line search has made; None for weights that were checked.
     last : Check or None
     """
 
     weights: FloatArray | None
+    lowest_weights: FloatArray | None
     margins: FloatArray | None
     last: Check | None
 
     def __init__(self, engine: DualEngine) -> None:
         self.engine = engine
         self.weights, self.objective, self.margins = None, math.inf, None
+        self.lowest, self.lowest_weights = math.inf, None
         self.follows_best, self.last = True, None
         self.forget_bounds()
 
@@ -146,13 +159,15 @@ class Incumbent:
 
     def set(self, objective: float, averaged: bool = False) -> None:
         """Compare the bounds from here on with the weights W, or W_avg, and their objective."""
-        weights = self.engine.iterates.vector(averaged)
-        if self.weights is None:
-            self.weights = np.array(weights)
-        else:
-            self.weights[:] = weights
+        self.weights = placed(self.engine.iterates.vector(averaged), self.weights)
         self.engine.iterates.scale(self.weights, 1.0)
         self.objective, self.margins = objective, None
+
+    def offer(self, objective: float, weights: FloatArray) -> None:
+        """Weights, as a vector of the engine has them, and the method's objective there: kept where it is the least."""
+        if objective < self.lowest:
+            self.lowest, self.lowest_weights = objective, placed(weights, self.lowest_weights)
+            self.engine.iterates.scale(self.lowest_weights, 1.0)
 
     def note(self, check: Check) -> None:
         """Keep what a check found."""
@@ -161,6 +176,8 @@ class Incumbent:
         self.raise_bound(check.bound, check.from_average)
         if self.follows_best and check.primal < self.objective:
             self.set(check.primal, check.at_average)
+        if self.engine.has_references:
+            self.offer(check.objective, self.engine.iterates.vector(check.at_average))
 
     def raise_bound(self, bound: float, from_average: bool = False) -> None:
         if bound > self.bound:

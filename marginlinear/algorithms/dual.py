@@ -79,6 +79,8 @@ class DualFit(Generic[Engine]):
         from marginlinear.algorithms.warm_start import resume
 
         self.problem, self.run, self.engine, self.notes = problem, run, engine, ()
+        # Whether the engine has the weights that are to be told, in place of those of the sweeps.
+        self.exchanged = False
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         if run.places is not None:
             sweeper = run.places.sweeper(engine)
@@ -140,20 +142,29 @@ class DualFit(Generic[Engine]):
     def state(self) -> State:
         """Duals and weights so far: see Run.fits."""
         engine, incumbent = self.engine, self.descent.incumbent
-        state = engine.state(incumbent.from_average)
-        known = incumbent.weights is not None and engine.iterates.factors is None
-        return {**state, "W": incumbent.weights} if known else state
+        state, factors = engine.state(incumbent.from_average), engine.iterates.factors
+        weights = incumbent.weights if incumbent.lowest_weights is None else incumbent.lowest_weights
+        if self.exchanged or weights is None:
+            return state
+        if factors is not None:
+            weights = weights.copy()
+            engine.iterates.scale(weights, -1.0)
+        return {**state, "W": weights}
 
     def solution_of_incumbent(self, n_outer: int = 0) -> Solution:
         """The `solution` for the incumbent; where it is not the end, the sweeps can go on."""
         weights = self.descent.incumbent.weights
         if weights is None:
             return self.solution(n_outer)
-        self.engine.iterates.exchange(weights)
+        self._exchange(weights)
         solution = self.solution(n_outer)
         if not solution.info.converged and not self.descent.stopped:
-            self.engine.iterates.exchange(weights)
+            self._exchange(weights)
         return solution
+
+    def _exchange(self, weights: FloatArray) -> None:
+        self.engine.iterates.exchange(weights)
+        self.exchanged = not self.exchanged
 
     def solution(self, n_outer: int = 0, residual: float | None = None, **references: Any) -> Solution:
         """The weights as they are, with objective, bound and certificate recomputed from the rows.
@@ -293,7 +304,7 @@ class JointFit(DualFit["BlockCD"]):
             given, kept = engine.primal()[1], copied_state(engine, False)
         admm, objective, lowest = ADMM(engine), math.inf, None
         for schedule in admm.schedules(n):
-            found = admm.run(n, self.budget, run.seed, schedule)
+            found = admm.run(n, self.budget, run.seed, schedule, descent.incumbent.offer)
             if found < objective:
                 objective, lowest = found, copied_state(engine, False)
             elif lowest is not None:
@@ -311,6 +322,18 @@ class JointFit(DualFit["BlockCD"]):
         if objective < math.inf:
             descent.go_on()
         return objective < math.inf
+
+    def solution_of_lowest(self, n_outer: int, residual: float | None = None, fixed: bool = False) -> Solution:
+        """The `solution` for the weights of the least objective so far, against the best rivals there, or, if `fixed`,
+        their scores. To be called at the end."""
+        weights = self.descent.incumbent.lowest_weights
+        if weights is None or self.run.places is not None:
+            # Rows elsewhere have no bound against other rivals than those that are named.
+            return self.solution_of_incumbent(n_outer)
+        self._exchange(weights)
+        rival, score = self.engine.best_rivals()
+        references = {"fixed": score} if fixed else {"rival": rival}
+        return self.solution(n_outer, residual, **references)
 
     def _values(self, averaged: bool, references: Mapping[str, Any]) -> tuple[float, float]:
         engine, incumbent = self.engine, self.descent.incumbent

@@ -101,7 +101,7 @@ class TwoSumPairs(PairFit):
             self._begin()
 
     def state(self) -> State:
-        return {**super().state(), "variables": np.array(self.engine.b)}
+        return {**super().state(), "variables": np.array(self.engine.b if self.last is None else self.last)}
 
     def _choose_by(self, first: float, second: float) -> None:
         """The shifts of both sides by which the next active set is chosen. One that leaves nothing to rise, or nothing
@@ -173,8 +173,8 @@ class NuResidualPairs(TwoSumPairs):
         return (np.tile(np.arange(len(z), dtype=np.int32), 2), np.tile(z, 2), np.zeros(2 * len(z)),
                 np.concatenate((none, -self.cost)), np.concatenate((self.cost, none)))
 
-    def _coefficients(self) -> FloatArray:
-        found: FloatArray = np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+    def _coefficients(self, variables: FloatArray | None = None) -> FloatArray:
+        found: FloatArray = super()._coefficients(variables).reshape(2, -1).sum(axis=0)
         return found
 
     def _values(self) -> tuple[float, float]:

@@ -96,6 +96,9 @@ class PairFit:
         self.free_bias, self.offset = free_bias, 0.0
         # What ran out before the variables of a start, and their scores, were there.
         self.unfit: str | None = None
+        # The least objective of a round, and its variables; those of the last round, where they made way for them.
+        self.lowest: tuple[float, FloatArray] | None = None
+        self.last: FloatArray | None = None
         self.random, self.n_iter = np.random.default_rng(run.seed), 0
 
     _dual_of = staticmethod(dual_of)
@@ -106,9 +109,9 @@ class PairFit:
         return (np.arange(len(signs), dtype=np.int32), self.target * signs, self.add / self.cost,
                 np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0))
 
-    def _coefficients(self) -> FloatArray:
-        """Of the rows: float64 array of shape (m,)"""
-        return np.asarray(self.engine.b)
+    def _coefficients(self, variables: FloatArray | None = None) -> FloatArray:
+        """Of the rows, for these variables or those of now: float64 array of shape (m,)"""
+        return np.asarray(self.engine.b if variables is None else variables)
 
     def _begin(self) -> None:
         """The variables before the first round, where they cannot all be 0."""
@@ -141,11 +144,14 @@ class PairFit:
         rows, made = self.problem.rows, cache.made
         self.engine = engine = PairCD(cache, rows.sqnorms(), *self._variables(), sum_is_fixed=self.free_bias,
                                       group=self.group, room=int((1 - OF_ROWS) * rows.room) // rows.takers)
-        stopped, least, fresh = None, math.inf, 0.0
+        stopped, least, fresh, noted = None, math.inf, 0.0, -1
         if self.run.start is None:
             self._begin()
         else:
             self._resume(self.run.start)
+            asked = self.run.start.get("lowest")
+            if not self.budget.time_limit and asked is not None:
+                self.lowest = -math.inf, asked
         self.run.enlist(self)
         if self.unfit:
             # The variables may not have the sum that they must have: they bound nothing.
@@ -153,8 +159,10 @@ class PairFit:
         exact = not np.any(engine.b)
         while True:
             objective, bound = self._values()
-            self.budget.record(self.n_iter, objective, bound, objective - bound)
             least = min(least, objective)
+            if self.lowest is None or objective < self.lowest[0] or (exact and noted == self.n_iter):
+                self.lowest, noted = (objective, np.array(engine.b)), self.n_iter
+            self.budget.record(self.n_iter, objective, bound, objective - bound)
             if not bound - least <= max(ABOVE, self.run.tol) * max(1.0, abs(least)):
                 # The kernel is not positive semidefinite: the dual may rise for ever.
                 engine.b[:] = 0
@@ -183,6 +191,12 @@ class PairFit:
             else:
                 self._refresh()
                 exact = True
+        if not certified and self.lowest is not None and self.lowest[0] < objective:
+            # D rises with the rounds, P need not fall.
+            self.last = np.array(engine.b)
+            engine.b[:] = self.lowest[1]
+            self._recompute(np.arange(len(self.cost)))
+            objective = self._values()[0]
         return self._solution(objective, bound, stopped)
 
     def _resume(self, start: State) -> None:
@@ -193,7 +207,7 @@ class PairFit:
             # Of a fit without an offset.
             return
         self._take(b)
-        if self.unfit:
+        if self.unfit or not self.budget.time_limit:
             return
         # D(t b) = t sum_v target_v b_v - t^2/2 sum_v (F_v + add_v b_v) b_v
         scores, most = np.asarray(engine.scores), float(np.min(self.cost / start["cost"]))
@@ -262,10 +276,10 @@ class PairFit:
         return made > AGAIN * rows.m and self.add > 0 and not self.free_bias and rows.shared
 
     def state(self) -> State:
-        """Of the coefficients as they are: see Run.fits."""
-        b = np.array(self._coefficients())
+        """Of the coefficients of the last round: see Run.fits. `lowest` is for a fit that only asks what there was."""
+        b = np.array(self._coefficients(self.last))
         return {"duals": self.signs * b, "cost": self.cost, "W": np.concatenate((self.engine.scores, b)), "kappa": 0.0,
-                "before": None}
+                "before": None, "lowest": None if self.lowest is None else self.lowest[1]}
 
     def _solution(self, objective: float, bound: float, stopped: str | None) -> Solution:
         run, b = self.run, np.array(self._coefficients())
@@ -275,7 +289,7 @@ class PairFit:
                     bound=bound, certificate=certificate, n_support=int(np.count_nonzero(b)),
                     seconds=self.budget.seconds, tol=run.tol, history=self.budget.history)
         weights = np.append(b, self.offset) if self.free_bias else b
-        return Solution(weights.reshape(-1, 1), info, self.state())
+        return Solution(weights.reshape(-1, 1), info, {**self.state(), "lowest": None})
 
 
 class ResidualPairs(PairFit):
@@ -292,8 +306,8 @@ class ResidualPairs(PairFit):
         return (np.tile(rows, 2), np.concatenate((z + self.target, z - self.target)), np.tile(add, 2),
                 np.concatenate((none, -bound)), np.concatenate((bound, none)))
 
-    def _coefficients(self) -> FloatArray:
-        found: FloatArray = np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+    def _coefficients(self, variables: FloatArray | None = None) -> FloatArray:
+        found: FloatArray = super()._coefficients(variables).reshape(2, -1).sum(axis=0)
         return found
 
     def _resume(self, start: State) -> None:

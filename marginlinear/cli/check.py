@@ -16,7 +16,7 @@ from marginlinear.cli.data import (
     is_parquet,
     is_store,
     is_table,
-    names_in,
+    names_given,
     progress_of,
     refuse_with_tables,
 )
@@ -73,7 +73,7 @@ def work(line: CommandLine) -> int:
     most, as_json, quiet = line.value(ERRORS), line.value(JSON), line.value(QUIET)
     given = {"zero_based": line.value(ZERO_BASED), "text_labels": line.value(TEXT_LABELS) or None,
              "multilabel": line.value(MULTILABEL) or None, "label": line.value(params.LABEL),
-             "categories": names_in(line.value(params.CATEGORIES)), "leave_out": names_in(line.value(params.LEAVE_OUT))}
+             "categories": names_given(line, params.CATEGORIES), "leave_out": names_given(line, params.LEAVE_OUT)}
     settle_blas()
     from marginlinear.data.report import check
 

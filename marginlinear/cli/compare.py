@@ -13,7 +13,7 @@ from marginlinear import options, params, registry
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import cluster
 from marginlinear.cli.command import command
-from marginlinear.cli.data import names_in
+from marginlinear.cli.data import names_given, names_in
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, span, tell, warn
 from marginlinear.compare import parameters
@@ -33,7 +33,7 @@ from marginlinear.compare.parameters import (
     TRAIN_SIZE,
 )
 from marginlinear.compare.protocols import get
-from marginlinear.compare.specs import parse_spec
+from marginlinear.compare.specs import SKLEARN, parse_spec
 from marginlinear.data.reading import PACKED, SEPARATORS, separator_of
 from marginlinear.options import CommandLine, UsageError
 from marginlinear.params import Param
@@ -227,8 +227,8 @@ class Comparing:
                         "level": line.value(LEVEL), "rope": line.value(ROPE), "certified_only": not line.value(KEEP),
                         "margins": line.value(MARGINS)}
         self.scale = line.value(params.SCALE)
-        self.reading = {"label": line.value(params.LABEL), "categories": names_in(line.value(params.CATEGORIES)),
-                        "leave_out": names_in(line.value(params.LEAVE_OUT)),
+        self.reading = {"label": line.value(params.LABEL), "categories": names_given(line, params.CATEGORIES),
+                        "leave_out": names_given(line, params.LEAVE_OUT),
                         "zero_based": line.value(options.ZERO_BASED), "groups": line.value(GROUPS)}
         self.given = line.value(GIVEN)
         self.files = self._files(line.files)
@@ -303,6 +303,9 @@ class Comparing:
         from marginlinear.compare.methods import contestants_of
 
         try:
+            if any(SKLEARN in spec for spec in self.specs) and os.getcwd() not in sys.path:
+                # A class of one's own is found here, as under `python -m`; at the end it hides no other module.
+                sys.path.append(os.getcwd())
             methods = contestants_of(self.specs, self.common, self.grids)
             plan_of(methods, Design(**self.design), self.judging["metric"], self.judging["select"], self.scale,
                     self.judging["margins"])

@@ -37,11 +37,12 @@ BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's call
 def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories: Sequence[str] = (),
               leave_out: Sequence[str] = (), keep: Sequence[str] = (), categorical: str | None = None,
               hash_bits: int | None = None, model: Model | None = None, like: str | None = None,
-              label: str | None = None, **options: Any) -> Any:
+              label: str | None = None, unlabelled: bool = False, **options: Any) -> Any:
     """What `read_libsvm` returns for `path`, with progress on the status line; of a store, the Store.
 
     Of a table what columns become is said by its values of params, `like` a store, or as `model` keeps it; columns to
-    `keep` are no features, and their cells are in `left_out` of what is returned.
+    `keep` are no features, and their cells are in `left_out` of what is returned; `unlabelled` is whether it may be
+    without the column of the labels, which are None then.
     """
     progress = progress_of(f"reading {path}", status)
     if is_store(path):
@@ -51,7 +52,7 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
     if not is_table(path):
         from marginlinear.libsvm import read_libsvm
 
-        with opening("open input file", path):
+        with read_as_text(model), opening("open input file", path):
             return read_libsvm(path, progress=progress, narrow=narrow, **options)
     from marginlinear.data.columns import TableData, TableRule, table_rows
 
@@ -64,13 +65,14 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
     with opening("open input file", path):
         if not is_parquet(path):
             found = table_rows(path, label, categories, leave_out, rule, text_labels=options.get("text_labels"),
-                               dtype=dtype, narrow=narrow, progress=progress, unknown=unknown)
+                               dtype=dtype, narrow=narrow, progress=progress, unknown=unknown, unlabelled=unlabelled)
         else:
             from marginlinear.store.arrow import cells_in, encoded
 
             columns = {"label": label, "categorical": categorical, "hash_bits": hash_bits}
             pairs, meta = encoded(path, columns, rule, dtype, options.get("threads") or default_threads(), progress,
-                                  categories=categories, leave_out=leave_out, unknown=unknown)
+                                  categories=categories, leave_out=leave_out, unknown=unknown,
+                                  unlabelled=unlabelled)
             if meta["features"] is None:
                 raise Failure(f"{path}: its words are too many for a feature each: give {params.CATEGORICAL.flag} hash")
             found = TableData.of(list(pairs), path, rule or TableRule.of_meta(meta), narrow)
@@ -114,6 +116,11 @@ def names_in(text: str | None) -> tuple[str, ...]:
 
     rows = csv.reader([] if text is None else [text], skipinitialspace=True)
     return tuple(name.strip() for row in rows for name in row if name.strip())
+
+
+def names_given(line: CommandLine, param: Param) -> tuple[str, ...]:
+    """Those of all times that an option is given."""
+    return tuple(name for text in line.values(param) for name in names_in(text))
 
 
 def table_options(line: CommandLine, path: str) -> dict[str, Any]:
@@ -213,7 +220,7 @@ def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None
     if not is_table(path):
         from marginlinear.libsvm import libsvm_blocks
 
-        with opening("open input file", path):
+        with read_as_text(model), opening("open input file", path):
             yield from libsvm_blocks(path, progress=progress, _block_size=BLOCK, **options)
         return
     from marginlinear.data.columns import TableData, Unknown, table_blocks
@@ -238,6 +245,19 @@ def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None
 
 
 @contextmanager
+def read_as_text(model: Model | None) -> Iterator[None]:
+    """An error of LIBSVM's text says how a table would have been known, where the model is of one."""
+    try:
+        yield
+    except DataError as error:
+        if model is None or model.table is None:
+            raise
+        raise DataError(error.path, error.line, error.column, error.reason, "the model is of a table, and this was "
+                        "read as LIBSVM's text: a table's file has a name that ends in .csv, .tsv or "
+                        ".parquet") from None
+
+
+@contextmanager
 def located(data: Any) -> Iterator[None]:
     """A MemoryError of the block as a DataError where the largest index of `data` stands, if that asks for the most.
 
@@ -258,14 +278,6 @@ def progress_of(what: str, status: StatusLine) -> Callable[[int, int | None, int
         status.show(what, done, total, "B", f"{rows:,} rows")
 
     return progress
-
-
-def require_no_model(path: str, usage: str) -> None:
-    """Failure where a model file stands in the place of the data: `usage` is the right order."""
-    if os.path.isfile(path):
-        with opening("open input file", path), open(path, "rb") as stream:
-            if stream.readline(16).startswith((b"solver_type ", b"svm_type ")):
-                raise Failure(f"{path} is a model, and stands where the data belong: swap the files: {usage}")
 
 
 def read_model(path: str, multilabel: bool = False) -> Model:

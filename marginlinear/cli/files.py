@@ -12,6 +12,9 @@ from marginlinear.options import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# How LIBLINEAR's model files begin, and LIBSVM's.
+MODEL = (b"solver_type ", b"svm_type ")
+
 
 def require_apart(read: Sequence[tuple[str, str | None]], written: Sequence[tuple[str, str | None]]) -> None:
     """UsageError where a file that is written is also one that is read, or written under another name.
@@ -31,6 +34,31 @@ def require_apart(read: Sequence[tuple[str, str | None]], written: Sequence[tupl
     for one, two in (*combinations(outputs, 2), *product(outputs, inputs)):
         if one[2] is not None and one[2] == two[2]:
             raise UsageError(f"{one[0]} {one[1]} and {two[0]} {two[1]} are one file: give {one[0]} another name")
+
+
+def require_model(path: str | None) -> None:
+    """UsageError where a model would take the place of a file that is none, such as test data that is named second."""
+    if path is not None and is_model(path) is False:
+        raise UsageError(f"model_file {path} is there, and is no model: give model_file another name, or remove it "
+                         "first; margin-predict takes a test_file")
+
+
+def require_order(data: str, model: str) -> None:
+    """UsageError where the data file is a model and the model_file is none."""
+    if is_model(data) and is_model(model) is False:
+        raise UsageError(f"{data} is a model, and {model} is none: give them the other way round")
+
+
+def is_model(path: str) -> bool | None:
+    """Whether a plain file begins as a model; None where it is empty or cannot be read, which its reader tells."""
+    if not os.path.isfile(path):
+        return None
+    try:
+        with open(path, "rb") as stream:
+            first = stream.readline(len(MODEL[0]))
+    except OSError:
+        return None
+    return first.startswith(MODEL) if first else None
 
 
 def _identity(path: str | None, standard: int) -> tuple[int, int] | str | None:

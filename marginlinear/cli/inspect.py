@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from marginlinear.atomic import replacing
 from marginlinear.cli.command import command
 from marginlinear.cli.data import OF_TABLES, is_store, table_options
-from marginlinear.cli.files import require_apart
+from marginlinear.cli.files import require_apart, require_order
 from marginlinear.cli.output import DONE, Failure, StatusLine, settle_blas
 from marginlinear.cli.report import JSON, data_part, model_part, of_margins, of_residuals, text_of
 from marginlinear.options import QUIET, THREADS, ZERO_BASED, CommandLine, UsageError
@@ -70,6 +70,7 @@ def work(line: CommandLine) -> int:
     top, rows, classes, threads = (line.value(param) for param in (TOP, ROWS, CLASSES, THREADS))
     require_apart([("model_file", model_path), ("data_file", data_path), (NAMES.flag, names_path),
                    (WEIGHTS.flag, weights_path)], [("report", "-")])
+    require_order(data_path, model_path)
     zero_based, as_json = line.value(ZERO_BASED), line.value(JSON)
     settle_blas()
     from marginlinear.cli.data import (
@@ -78,7 +79,6 @@ def work(line: CommandLine) -> int:
         read_data,
         read_model,
         read_names,
-        require_no_model,
         warn_of_extra,
         warn_of_unknown,
     )
@@ -86,7 +86,6 @@ def work(line: CommandLine) -> int:
     from marginlinear.margins import margin_report
     from marginlinear.residuals import residual_report
 
-    require_no_model(data_path, f"{PROGRAM} model_file data_file")
     model = read_model(model_path)
     names = None
     if names_path is not None:
@@ -170,8 +169,10 @@ def _features_from(base: int, found: Sequence[Feature]) -> list[Feature]:
 def _heading(described: Mapping[str, Any], model: Any, report: Any) -> Iterator[str]:
     kind = f"kernel {described['kernel']}, {model.n_support} support vectors" if described["kernel"] else "linear"
     what = "regression" if model.classes is None else f"{len(model.classes)} classes"
+    used = described["n_features"] if described["kernel"] else int(model.coef.any(axis=0).sum())
+    few = f", {used} of them with weights" * (used < described["n_features"])
     yield (f"{described['model']}: {described['solver'] or 'of another program'}, {kind}, {what}, "
-           f"{described['n_features']} features")
+           f"{described['n_features']} features{few}")
     yield f"{described['data']}: {report.n_rows} rows"
     yield ""
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.command import command
 from marginlinear.cli.data import OF_TABLES, table_options
-from marginlinear.cli.files import require_apart
+from marginlinear.cli.files import require_apart, require_order
 from marginlinear.cli.manual import Section
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas
 from marginlinear.errors import needed
-from marginlinear.options import QUIET, THREADS, ZERO_BASED, CommandLine, UsageError
+from marginlinear.options import QUIET, THREADS, ZERO_BASED, CommandLine, UsageError, did_you_mean
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ class Picture:
 
     def __init__(self, line: CommandLine) -> None:
         if not line.files or line.files[0] not in KINDS:
-            reason = f"{line.files[0]} is no kind of picture" if line.files else "the kind of picture is missing"
+            reason = "the kind of picture is missing"
+            if line.files:
+                reason = f"{line.files[0]} is no kind of picture{did_you_mean(line.files[0], KINDS)}"
             raise UsageError(f"{reason}: give {' | '.join(KINDS)}")
         self.kind, *self.files = line.files
         takes = {param.name for param in KINDS[self.kind][2]}
@@ -225,13 +227,13 @@ class Picture:
             is_table,
             read_data,
             read_model,
-            require_no_model,
             warn_of_extra,
             warn_of_unknown,
         )
 
         path, *model_paths = self.files
-        require_no_model(path, f"{PROGRAM} {self.kind} data_file model_file ...")
+        for model_path in model_paths:
+            require_order(path, model_path)
         models = [read_model(model_path) for model_path in model_paths]
         if len({model.classes is None for model in models}) > 1:
             raise Failure(f"{', '.join(model_paths)}: some are regressions, some have classes: draw them apart")

@@ -12,7 +12,7 @@ from marginlinear import params
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.command import command
 from marginlinear.cli.data import OF_TABLES, is_store, is_table, table_options
-from marginlinear.cli.files import require_apart
+from marginlinear.cli.files import require_apart, require_order
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
 from marginlinear.cli.report import JSON, data_part, model_part, of_agreement, of_labels, of_numbers, text_of
 from marginlinear.errors import renumber_rows
@@ -47,8 +47,8 @@ probabilities, scores, the margin. The labels of a multi-label model have commas
 lines go to standard output, and the accuracy to standard error.
 
 The model_file is of margin-train, of LIBLINEAR's train or LIBSVM's svm-train; the test_file is LIBSVM text ('-':
-standard input), a table whose columns have the names that the model keeps (.csv, .tsv, .parquet), with or without that
-of the labels, packed or not (.gz, .bz2, .xz), or a store.
+standard input), whose rows begin with a label, any one where it is not known, a table whose columns have the names that
+the model keeps (.csv, .tsv, .parquet), with or without that of the labels, packed or not (.gz, .bz2, .xz), or a store.
 """
 
 
@@ -68,19 +68,10 @@ def work(line: CommandLine) -> int:
     if output:
         with opening("open output file", output):
             check_writable(output)
-    from marginlinear.cli.data import (
-        label_for,
-        located,
-        read_blocks,
-        read_data,
-        read_model,
-        require_no_model,
-        warn_of_extra,
-    )
+    from marginlinear.cli.data import few, label_for, located, read_blocks, read_data, read_model, warn_of_extra
     from marginlinear.data.reading import as_written
     from marginlinear.problem import counted
 
-    require_no_model(test, f"{PROGRAM} test_file model_file")
     model = read_model(model_path, multilabel=True)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
@@ -119,6 +110,9 @@ def work(line: CommandLine) -> int:
     warn_of_extra(predictor.extra, predictor.n_features)
     if model.multilabel and predictor.agreement.missed:
         warn(f"{predictor.agreement.missed} labels of the rows are none that the model knows: they count as missed")
+    if not quiet and not (regression or model.multilabel) and predictor.n_strange:
+        warn(f"{counted(predictor.n_strange, 'row')} with a label that the model does not know "
+             f"({few([predictor.first])} is the first): counted as predicted wrong")
     if as_json:
         about = data_part(test, n_rows=m, n_features=n_features, n_values=n_values, extra_values=predictor.extra,
                           unknown=predictor.unknown if labelled else None)
@@ -147,6 +141,8 @@ class Predictor:
         Values left out, of features that the model, with its n_features, does not know.
     unknown : dict or None
         Label that the model does not know -> its rows, where they are `measured`; None where that is not told.
+    n_strange, first
+        How many rows have a label that the model does not know, and the first such label.
     """
 
     def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object],
@@ -158,6 +154,7 @@ class Predictor:
         self.unknown: Counter[Any] = Counter()
         self.model, self.threads, self.added, self._write = model, threads, added, write
         self.extra, self.n_features, self.correct = 0, model.n_features, 0
+        self.n_strange, self.first = 0, None
         self.names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
         # As in the model file: of two classes classes[1] comes first.
         self.order = slice(None, None, -1 if len(self.names) == 2 else 1)
@@ -185,9 +182,13 @@ class Predictor:
             known = None if truth is None else truth[low:high]
             if labels is not None and known is not None:
                 self.correct += int(np.count_nonzero(codes == known))
+                strange = data.labels[low:high][known < 0]
+                if len(strange) and not self.n_strange:
+                    self.first = strange[0]
+                self.n_strange += len(strange)
                 if self.agreement is not None:
                     self.agreement.add_scored(model, scores, known, codes)
-                    self.unknown.update(labels[low:high][known < 0].tolist())
+                    self.unknown.update(strange.tolist())
             lines = [names[code] for code in codes.tolist()]
             tables = []
             if added.probabilities:
@@ -306,6 +307,7 @@ def _files(files: list[str]) -> tuple[str, str, str | None]:
     if test == model == "-":
         raise UsageError("only one of test_file and model_file can be standard input")
     require_apart([("test_file", test), ("model_file", model)], [("output_file", output or "-")])
+    require_order(test, model)
     if output == "-":
         output = None
     return test, model, output

@@ -155,7 +155,8 @@ class Work:
         begins, labels = [], []
         with opened(self.path) as (_, readinto, size), closing(
                 rows_of(self.path, readinto, size, progress_of(f"reading {self.path}", status))) as lines:
-            header = checked_header(self.path, next(lines, (0, []))[1], () if self.random else (self.label,))
+            header = checked_header(self.path, next(lines, (0, []))[1], () if self.random else (self.label,),
+                                    f"name that of the labels by {params.LABEL.flag}, or give {RANDOM.flag}")
             at = 0 if self.random else header.index(self.label)
             for number, row in lines:
                 if len(row) != len(header):

@@ -20,12 +20,12 @@ from marginlinear.cli.data import (
     is_store,
     is_table,
     located,
-    names_in,
+    names_given,
     read_data,
     read_store,
     refuse_with_tables,
 )
-from marginlinear.cli.files import require_apart
+from marginlinear.cli.files import require_apart, require_model
 from marginlinear.cli.manual import Section
 from marginlinear.cli.output import (
     DONE,
@@ -51,7 +51,7 @@ from marginlinear.cli.report import (
 from marginlinear.cli.rows import RowFiles
 from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
 from marginlinear.memory import bytes_of
-from marginlinear.options import CommandLine, UsageError, did_you_mean, flags_with
+from marginlinear.options import CommandLine, UsageError, flags_with
 from marginlinear.params import Param
 from marginlinear.problem import finite
 from marginlinear.selection import grid as grids
@@ -90,7 +90,8 @@ STORE = Param("store", str, None, "make a store of the data, LIBSVM's text or Pa
               "that is there, and go over its rows on disk: for data larger than memory, with --memory", metavar="DIR",
               brief="go over rows on disk, of data beyond memory")
 NO_ADVICE = Param("no_advice", bool, False, "no notes on which of the defaults mattered: features that are not scaled, "
-                  "classes that are unbalanced, a best C at the edge of the grid")
+                  "classes that are unbalanced or look like amounts, a regression without a bias, LIBSVM's numbers of "
+                  "methods, a best C at the edge of the grid")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 GROUPS = Param("groups", str, None, "of cross-validation: the group of each row, one a line; rows of one group, such "
                "as those of one patient, are in one fold; or the name of a column of a table, which is no feature then",
@@ -122,9 +123,8 @@ OPTIONS = {
                params.THREADS),
 }
 COMMON = (SOLVER, params.MULTICLASS, params.KERNEL, params.C, options.CLASS_WEIGHT, params.BIAS, params.TOL,
-          params.TIME_LIMIT, params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC,
-          REFIT, options.ZERO_BASED, params.SCALE, STORE, params.PROBABILITY, LOG, VERBOSE, options.QUIET,
-          params.THREADS)
+          params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, options.ZERO_BASED, params.SCALE,
+          params.LABEL, params.CATEGORIES, STORE, params.PROBABILITY, LOG, options.QUIET, params.THREADS)
 DECLARED = tuple(param for group in OPTIONS.values() for param in group)
 
 USAGE = """\
@@ -187,7 +187,7 @@ class Training:
     """
 
     def __init__(self, line: CommandLine) -> None:
-        self.method = _method(line)
+        self.method, self.typed = _method(line), line.value(params.SOLVER)
         taken = {p.name for p in self.method.takes}
         for param in params.OWN:
             if param.name not in taken and line.meant(param, self.method.takes):
@@ -238,6 +238,7 @@ class Training:
                        (GROUPS.flag, self.row_files.groups), (FOLD_FILE.flag, self.row_files.folds)],
                       [("model_file", self.model_path), (LOG.flag, self.log_path), (TABLE.flag, self.table_path),
                        (RESUME.flag, self.resume), (CHECKPOINT.flag, self.checkpoint)])
+        require_model(self.model_path)
         self.reading |= self._columns(line)
         if as_json and self.model_path == "-":
             raise UsageError(f"{JSON.flag} writes to standard output: name a model_file")
@@ -297,7 +298,9 @@ class Training:
             params.resolve(params.COLUMNS, {p.name: given.get(p.name) for p in params.COLUMNS})
         except ValueError as error:
             raise UsageError(error) from None
-        return given | {p.name: names_in(given[p.name]) for p in COLUMNS[1:3] if p.name in given}
+        if self.method.one_class and params.LABEL.name not in given and not self.store:
+            given["unlabelled"] = True
+        return given | {p.name: names_given(line, p) for p in COLUMNS[1:3] if p.name in given}
 
     def run(self) -> int:
         settle_blas()
@@ -330,16 +333,23 @@ class Training:
         """Notes on the data, which a fit may overwrite."""
         from marginlinear.selection import advising
 
+        if self.kernel:
+            self.report.notes += advising.of_number(self.typed, self.method.name)
         one_label = self.method.classifies and not hasattr(data.labels, "patterns")
-        if numbers := one_label and advising.of_numbers(data.labels, option):
-            self.report.notes += numbers
+        if amounts := one_label and advising.of_amounts(data.labels, option):
+            self.report.notes += amounts
             # A fit of so many classes may take long.
             self.report.tell_notes()
         if self.params.get(params.SCALE.name) is None:
             self.report.notes += advising.of_features(data, option)
         alike = {"balanced", "f1_macro", "auc"} & {*self.metrics}
-        if one_label and not (numbers or self.class_weights or alike):
+        if one_label and not (amounts or self.class_weights or alike):
             self.report.notes += advising.of_classes(data.labels, option)
+        # A regression without this parameter has a bias of its own.
+        given = self.params.get(params.BIAS.name, -1.0) > 0 or self.params.get(params.FREE_BIAS.name)
+        tried = {params.BIAS.name, params.FREE_BIAS.name} & {*(self.grid or ())}
+        if self.method.regression and params.FREE_BIAS in self.method.params and not (given or tried):
+            self.report.notes += advising.of_targets(data.labels, option)
 
     @property
     def validates(self) -> bool:
@@ -474,6 +484,12 @@ class Training:
                                    threads=self.params.get("threads"), sample_weight=self.sample_weight,
                                    class_weight=self.class_weight, log=self.log_path, resume=self.resume,
                                    progress=progress, keep=self.report.as_json and not self.searches, **fixed)
+            except KeyboardInterrupt:
+                self.status.wipe()
+                kept = self.resume or self.log_path
+                tell(f"what is done is in {kept}: the same command with {RESUME.flag} {kept} goes on" if kept else
+                     f"nothing was kept: with {LOG.flag} FILE a search can be gone on with")
+                raise
             except DataError:
                 # Of the log, whose name it says.
                 raise
@@ -615,6 +631,8 @@ class Training:
             data = read_data(self.path, self.status, narrow=not self.params.get("scale"), keep=keep, **self.reading)
         seconds = time.perf_counter() - began
         self.status.wipe()
+        if data.labels is None:  # of a table, for a method that does not look at them
+            data.labels = np.zeros(len(data.indptr) - 1)
         m = len(data.labels)
         if self.verbose:
             tell(f"{_shown(self.path)}: {m} rows, {data.n_features} features, {len(data.indices)} values, "
@@ -695,8 +713,7 @@ def _method(line: CommandLine) -> Method:
     try:
         return registry.get(name)
     except ValueError as error:
-        near = did_you_mean(name, registry.MODULES)
-        raise UsageError(f"{line.flag(params.SOLVER)} {name}{near}: {error}") from None
+        raise UsageError(f"{line.flag(params.SOLVER)} {name}: {error}") from None
 
 
 def _folds(line: CommandLine) -> Any:

@@ -62,6 +62,8 @@ def parse_spec(text: str) -> Spec:
         elif part:
             raise ValueError(f"{text}: {part!r} is no PARAM=VALUES: give one such as C=0.1,1,10, {DEFAULTS} or "
                              f"{PAPER}")
+    if "." in name and not name.startswith((SKLEARN, LIBLINEAR)):
+        raise ValueError(f"{text}: {name} is no method of marginlinear: a class is named as {SKLEARN}{name}")
     if not name or label == "":
         raise ValueError(f"{text}: the {'method' if not name else 'label'} is missing: give NAME, NAME;PARAM=VALUES or "
                          "LABEL=NAME")

@@ -222,7 +222,8 @@ def read_csv(path: str, label: str, categories: Sequence[str] = (), like: TableR
 
 def table_rows(path: str, label: str, categories: Sequence[str] = (), leave_out: Sequence[str] = (),
                like: TableRule | None = None, *, text_labels: bool | None = None, dtype: str = "float64",
-               narrow: bool = False, progress: Progress | None = None, unknown: Unknown | None = None) -> TableData:
+               narrow: bool = False, progress: Progress | None = None, unknown: Unknown | None = None,
+               unlabelled: bool = False) -> TableData:
     """Read a CSV or TSV file with a header, cells in double quotes where they hold what separates them.
 
     Parameters
@@ -245,6 +246,8 @@ def table_rows(path: str, label: str, categories: Sequence[str] = (), leave_out:
         As of `read_libsvm`.
     unknown : dict, optional
         Where cells are noted whose words `like` does not know.
+    unlabelled
+        As of TextTable; without the column labels are None.
 
     Raises
     ------
@@ -253,7 +256,7 @@ def table_rows(path: str, label: str, categories: Sequence[str] = (), leave_out:
     OSError
         The file cannot be read.
     """
-    table = TextTable(path, label, categories, leave_out, like)
+    table = TextTable(path, label, categories, leave_out, like, unlabelled=unlabelled)
     table.unknown = table.unknown if unknown is None else unknown
     blocks = list(table.blocks(progress))
     rule = table.rule
@@ -261,8 +264,8 @@ def table_rows(path: str, label: str, categories: Sequence[str] = (), leave_out:
     while blocks:
         parts.append(table.csr(blocks.pop(0), rule.n_features, dtype))
     left_out = {name: tuple(cells) for name, cells in table.left_out.items()}
-    return TableData(parts, table.labels_of(table.labels, table.lines, text_labels), path, rule, left_out, narrow,
-                     table.lines if left_out else (), table.places)
+    labels = table.labels_of(table.labels, table.lines, text_labels) if table.labelled else None
+    return TableData(parts, labels, path, rule, left_out, narrow, table.lines if left_out else (), table.places)
 
 
 def table_blocks(path: str, label: str, like: TableRule, *, text_labels: bool, progress: Progress | None = None,
@@ -547,8 +550,8 @@ def missing(path: str, header: Sequence[str], name: str, which: str = "", fix: s
     return DataError(path, line, line, f"{what}{near}: the columns are {header_text(header)}", fix)
 
 
-def checked_header(path: str, cells: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names of columns; DataError where two are one, or one of `names` is not there."""
+def checked_header(path: str, cells: Sequence[str], names: Sequence[str], fix: str = "") -> list[str]:
+    """The names of columns; DataError where two are one, or one of `names` is not there, with the fix of that."""
     header = [name.strip() for name in cells]
     if not header:
         raise DataError(path, 1, 1, "the file is empty: a header with the names of the columns is needed")
@@ -558,7 +561,7 @@ def checked_header(path: str, cells: Sequence[str], names: Sequence[str]) -> lis
         raise DataError(path, 1, again + 1, f"two columns are called {as_written(twice)}: rename one")
     for name in names:
         if name not in header:
-            raise missing(path, header, name)
+            raise missing(path, header, name, fix=fix)
     return header
 
 

@@ -19,6 +19,7 @@ from marginlinear._typing import AnyArray, FloatArray, Int32Array
 from marginlinear.threads import ranges
 
 INT64 = 1 << 63
+NONE = ("None", "nan", "<NA>", "NaT")
 TO_WORDS = "make words of them, as y.astype('U') does, or number the classes"
 
 
@@ -56,9 +57,13 @@ def labels_of(y: Any, name: str = "y") -> AnyArray:
         found = found if given is None else np.array(given)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name}: {error}") from error
+    kind, size = found.dtype.kind, found.dtype.itemsize
+    if given is not None and (kind == "O" or (kind != "f" and found.tolist() != given)):
+        none = next((at for at, label in enumerate(given) if not isinstance(label, str) and str(label) in NONE), None)
+        if none is not None:
+            raise ValueError(f"{name}: row {none} has no label, but {given[none]}: give it one, or leave the row out")
     if found.ndim != 1:
         raise ValueError(f"{name} has {found.ndim} dimensions: one label a row is needed")
-    kind, size = found.dtype.kind, found.dtype.itemsize
     if kind not in "biufU" or (kind == "f" and size > 8):
         raise ValueError(f"{name} holds {found.dtype}: labels must be all numbers or all strings; {TO_WORDS}")
     if kind == "f" and not np.isfinite(found).all():

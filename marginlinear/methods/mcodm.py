@@ -63,15 +63,14 @@ def ccp(solver: JointFit, cap: int) -> Solution:
         descent.until(FIRST_STAGE)
     n_outer, check = 0, None
     while not descent.stopped and n_outer < cap:
-        if check is None:
-            engine.name_rivals(engine.best_rivals()[0])
-            descent.incumbent.set(engine.primal()[1])
-        else:
-            rivals = engine.best_rivals(check.at_average)[0]
-            # Before the duals of the rows that change their rival move the weights.
-            descent.incumbent.set(check.objective, check.at_average)
+        averaged = check is not None and check.at_average
+        objective, rivals = engine.primal()[1] if check is None else check.objective, engine.best_rivals(averaged)[0]
+        # Before the duals of the rows that change their rival move the weights.
+        descent.incumbent.set(objective, averaged)
+        descent.incumbent.offer(objective, engine.iterates.vector(averaged))
+        if check is not None:
             descent.adopt()
-            engine.name_rivals(rivals)
+        engine.name_rivals(rivals)
         descent.reset(follow_best=False)
         n_outer += 1
         check = solver.until(tol, RENEWAL)
@@ -79,12 +78,9 @@ def ccp(solver: JointFit, cap: int) -> Solution:
             solution = solver.solution_of_incumbent(n_outer)
             if solution.info.converged:
                 return solution
-    if n_outer == 0:
-        engine.name_rivals(engine.best_rivals()[0])
-        return solver.solution()
     # What the checks certify and the recomputed sums do not differs by rounding.
     descent.stopped = descent.stopped or (STALLED if descent.certified() else OUTER_ITERATIONS)
-    return solver.solution_of_incumbent(n_outer)
+    return solver.solution_of_lowest(n_outer)
 
 
 def paper(solver: JointFit, cap: int) -> Solution:
@@ -111,7 +107,9 @@ def paper(solver: JointFit, cap: int) -> Solution:
             solution = solver.solution(n_outer, residual, fixed=fixed)
             if solution.info.converged:
                 return solution
-    descent.stopped = descent.stopped or OUTER_ITERATIONS
+    if descent.stopped:
+        return solver.solution_of_lowest(n_outer, residual, fixed=True)
+    descent.stopped = OUTER_ITERATIONS
     return solver.solution(n_outer, residual, fixed=fixed)
 
 

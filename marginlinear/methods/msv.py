@@ -97,6 +97,7 @@ class SemiVarianceFit:
         if whole > 0 and not self.square > NOTHING * NOTHING * whole:
             raise ValueError("msv: the mean of y_i x_i over the rows is 0, so there is no margin to raise: both "
                              "classes have the same mean; give a bias (bias=1, -B 1), or other features")
+        self.best: Best | None = None
         self.run.enlist(self)
 
     def _losses(self) -> list[Table]:
@@ -112,7 +113,6 @@ class SemiVarianceFit:
 
         solver, engine, search, n_outer = self.solver, self.solver.engine, None, 0
         # At first D(0).
-        best: Best | None = None
         excess: Any = 0.0
         bound = -self.size * self.size * self.square / 2
         inner = solver.convex() if self.run.start is None else solver.solution_of_incumbent()
@@ -124,8 +124,9 @@ class SemiVarianceFit:
             higher, idle = self._bound(found), idle + 1
             if higher > bound:
                 bound, excess, idle = higher, found, 0
-            if best is None or objective < best.objective:
-                best, idle = Best(objective, length * inner.weights, np.array(inner.state["W"]), inner.info), 0
+            if self.best is None or objective < self.best.objective:
+                self.best, idle = Best(objective, length * inner.weights, np.array(inner.state["W"]), inner.info), 0
+            best = self.best
             certificate = best.objective - bound
             self.told.record(engine.n_iter, best.objective, bound, certificate)
             stopped = solver.descent.stopped or (STALLED if idle >= IDLE else None)
@@ -156,8 +157,9 @@ class SemiVarianceFit:
         return Solution(best.weights, info, state)
 
     def state(self) -> State:
-        """That of the fit at the nu of now: see Run.fits."""
-        return {**self.solver.state(), "nu": self.nu}
+        """That of the fit at the nu of now, with the best weights so far: see Run.fits."""
+        state = {**self.solver.state(), "nu": self.nu}
+        return state if self.best is None else {**state, "W": self.best.W}
 
     def _slope(self) -> float:
         """That of gbar over nu, roughly: of r'H^-1 r, H = 1 + 2 sum C_i x_i x_i' over the margins below 1, for which

@@ -2,8 +2,11 @@
 
     unscaled     a value of more than 10, or none of more than 1/100; or, where more than a tenth of the values are not
                  0, features whose largest values differ by a factor of more than 100 (`data.scaling.advised`)
-    numbers      a classifier has more than 20 classes, and not all of them are whole numbers
     unbalanced   a class with less than a tenth of the rows of the largest one, and no weights of classes
+    amounts      a classifier's labels are more than 20 numbers, and have fractions or less than 4 rows each: amounts,
+                 which are a regression's
+    bias         a regression without one, of targets whose mean is farther from 0 than their standard deviation
+    number       a kernel, and a method by a number that is LIBSVM's for another one (on the command line)
     edge         the best point of a search has the least or the largest value that was tried of a parameter without an
                  end, such as C, and is better than all points inside
 
@@ -34,15 +37,17 @@ if TYPE_CHECKING:
     Called = Callable[[P.Param], str]
 
 FEW = 0.1
-# Numbers that are classes are whole, or few.
-MANY = 20
 # An interval without an end: what was best at the edge of a grid may be better beyond it.
 ENDLESS = "(0, inf)"
 STEPS = 3
+# Numbers that are classes are few, or whole with so many rows each.
+MANY, ROWS = 20, 4
+# What LIBSVM means by its numbers.
+LIBSVM = {"0": "l1svc -R --multiclass ovo", "1": "nusvc", "2": "oneclass", "3": "l1svr -R", "4": "nusvr"}
 
 
 class Note(NamedTuple):
-    """A piece of advice: which of {"unscaled", "numbers", "unbalanced", "edge"}, and a sentence."""
+    """A piece of advice: which of {"unscaled", "unbalanced", "amounts", "bias", "number", "edge"}, and a sentence."""
 
     name: str
     text: str
@@ -50,7 +55,8 @@ class Note(NamedTuple):
 
 def advice(X: MatrixLike, y: ArrayLike | None, model: Model, *, search: Search | None = None,
            class_weight: ClassWeight | None = None) -> list[Note]:
-    """What to change first about a fit: features that are not scaled, classes that are unbalanced, the edge of a grid.
+    """What to change first about a fit: features that are not scaled, classes that are unbalanced or none, no bias, the
+    edge of a grid.
 
     Parameters
     ----------
@@ -83,7 +89,9 @@ def advice(X: MatrixLike, y: ArrayLike | None, model: Model, *, search: Search |
         found += of_features(X)
     if model.classes is not None and not model.multilabel and y is not None:
         labels = labels_of(y)
-        found += of_numbers(labels) or ([] if class_weight else of_classes(labels))
+        found += of_amounts(labels) or ([] if class_weight else of_classes(labels))
+    if y is not None and model.params.get(P.FREE_BIAS.name) is False and model.classes is None and model.bias <= 0:
+        found += of_targets(np.asarray(y))
     if search is not None:
         found += of_search(search.table, search.best_params)
     return found
@@ -131,17 +139,17 @@ def _filled(X: Any) -> int:
     return int(np.diff(X.indptr)[X.equal != 0].sum())
 
 
-def of_numbers(y: AnyArray, called: Called = keyword) -> list[Note]:
+def of_amounts(y: AnyArray, called: Called = keyword) -> list[Note]:
     """On labels of a classifier that are numbers to be predicted."""
-    if y.dtype.kind != "f" or (y == np.floor(y)).all():
+    if y.dtype.kind not in "iuf":
         return []
     count = len(np.unique(y))
-    if count <= MANY:
+    if count <= MANY or (len(y) >= ROWS * count and np.array_equal(y, np.floor(y))):
         return []
     names = [method.name for method in registry.methods().values() if method.regression]
     how = f"-s {' | '.join(names)}" if called is not keyword else f"solver={' | '.join(map(repr, names))}"
-    return [Note("numbers", f"labels are {count:,} different numbers, not all of them whole, and each is a class: "
-                 f"{how} predicts numbers")]
+    return [Note("amounts", f"labels are {count:,} different numbers in {len(y):,} rows, and each is a class: if they "
+                 f"are amounts, {how} predicts such")]
 
 
 def of_classes(y: AnyArray, called: Called = keyword) -> list[Note]:
@@ -155,6 +163,22 @@ def of_classes(y: AnyArray, called: Called = keyword) -> list[Note]:
     metric = f"{P.METRIC.flag} balanced" if called is not keyword else "metric='balanced'"
     return [Note("unbalanced", f"classes are unbalanced: label {few} has {counts[rare]:,} of {len(y):,} rows, label "
                  f"{many} has {counts[common]:,}; {how} weighs them alike, {metric} measures them so")]
+
+
+def of_targets(y: AnyArray, called: Called = keyword) -> list[Note]:
+    """On the numbers that a regression without a bias is to predict."""
+    mean = float(np.mean(y))
+    if abs(mean) <= np.std(y):
+        return []
+    how = f"-{P.FREE_BIAS.letter}" if called is not keyword else "free_bias=True"
+    return [Note("bias", f"targets are {mean:.3g} on average, and the model has no bias: {how} gives it one")]
+
+
+def of_number(number: str | None, name: str) -> list[Note]:
+    """On `-s number`, which is the method `name` here, beside a kernel."""
+    if number not in LIBSVM:
+        return []
+    return [Note("number", f"-s {number} is {name}, as in LIBLINEAR: LIBSVM's -s {number} is -s {LIBSVM[number]}")]
 
 
 def of_search(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], called: Called = keyword) -> list[Note]:

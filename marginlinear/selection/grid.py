@@ -18,6 +18,7 @@ import math
 from typing import TYPE_CHECKING
 
 from marginlinear import params as P
+from marginlinear.errors import did_you_mean
 from marginlinear.liblinear import SEARCHED
 
 if TYPE_CHECKING:
@@ -171,8 +172,10 @@ def _axis(name: str, method: Method) -> Param:
     for param in axes:
         if name in (param.name, param.name.rstrip("_"), param.flag):
             return param
-    known = ", ".join(p.name.rstrip("_") for p in axes)
-    raise ValueError(f"grid: {name!r} is not a parameter of {method.name}: give one of {known}")
+    known = [p.name.rstrip("_") for p in axes]
+    letters = {p.letter: own for p, own in zip(axes, known, strict=True) if p.letter}
+    near = did_you_mean(letters.get(name, name).lower(), {own.lower(): own for own in known})
+    raise ValueError(f"grid: {name!r} is not a parameter of {method.name}{near}: give one of {', '.join(known)}")
 
 
 def _rank(value: float | str) -> tuple[bool, float]:
