@@ -747,7 +747,7 @@ def test_bad_input(method):
         ((X, np.where(y == 0, np.nan, y)), {}, "nan is not finite"),
         ((X, np.where(y == 0, np.inf, y)), {}, "inf is not finite"),
         ((X, np.where(y == 0, np.nan, y).astype(object)), {}, "nan is not finite"),
-        ((X, np.array([None, *y[1:]])), {}, "labels"),
+        ((X, np.array([None, *y[1:]])), {}, "row 0 has no label, but None"),
         ((X, np.array(["a", *y[1:]], dtype=object)), {}, "labels must be all numbers or all strings"),
         ((X, y), {"sample_weight": np.ones(11)}, r"sample_weight has shape \(11,\)"),
         ((X, y), {"sample_weight": np.ones((12, 1))}, "sample_weight has shape"),

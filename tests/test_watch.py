@@ -196,11 +196,11 @@ def test_weights_that_are_all_0_are_nothing_to_keep(name):
 def test_a_command_that_has_found_nothing_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "d").write_text("1 1:1\n2 2:1\n")
-    (tmp_path / "m").write_text("the old model")
+    (tmp_path / "m").write_text("svm_type of the old model")
     monkeypatch.setattr("marginlinear.api.fit_model", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     assert train.main(["d", "m"]) == 130
     assert capsys.readouterr().err == "nothing has been found yet: no model is written\nmargin-train: interrupted\n"
-    assert (tmp_path / "m").read_text() == "the old model"
+    assert (tmp_path / "m").read_text() == "svm_type of the old model"
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path):

@@ -76,7 +76,7 @@ class Sandbox:
         for _, whole, growing in SCENARIOS:
             for name in (*whole, *growing):
                 if name not in self.inputs:
-                    Path(name).write_bytes(b"the old file\n")
+                    Path(name).write_bytes(b"svm_type of the old file\n")
         self.known = set(os.listdir())
         self.new, self.calls = [], []
         for scenario in range(len(SCENARIOS)):
@@ -170,12 +170,12 @@ def check(data):
     for name in box.known:
         content = (box.path / name).read_bytes()
         if name in growing:
-            assert shape(new[name]).startswith(shape(content)) or content == b"the old file\n" or \
+            assert shape(new[name]).startswith(shape(content)) or content == b"svm_type of the old file\n" or \
                 content == box.inputs.get(name), f"{name} is {content!r}"
             complete = shape(content) == shape(new[name])
         else:
             complete = name not in whole or shape(content) == shape(new[name])
-            assert complete or content == b"the old file\n", f"{name} is neither old nor new: {content!r}"
+            assert complete or content == b"svm_type of the old file\n", f"{name} is neither old nor new: {content!r}"
         assert status or complete, f"status 0, and {name} is {content!r}"
     left = set(os.listdir(box.path)) - box.known
     assert killed or not left, f"left behind: {left}"
