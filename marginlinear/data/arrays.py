@@ -293,7 +293,7 @@ def compressed(X: Any, given: bool, spare: bool = False) -> CSR:
         values = np.ascontiguousarray(real_values(data))
         if spare:
             values.flags.writeable = False
-        csr = CSR(values, own_features(indices, n, given, spare), own(indptr, np.int64, given), int(n), container)
+        csr = CSR(values, own_features(indices, int(n), given, spare), own(indptr, np.int64, given), int(n), container)
     csr.in_order = getattr(X, "in_order", False)
     return csr
 
@@ -320,7 +320,7 @@ def own(array: AnyArray, dtype: npt.DTypeLike, given: bool = False, spare: bool 
 def own_features(indices: IntArray, n: int, given: bool, spare: bool) -> IntArray:
     """`own` of the numbers of n features: what is copied, as uint16 numbers where these hold them."""
     if indices.dtype == np.int32 and n <= NARROW and not (given or read_only(indices)):
-        found = narrowed(np.ascontiguousarray(indices))
+        found = narrowed(np.ascontiguousarray(indices, dtype=np.int32))
         if found is not None:
             return found if spare else sealed(found)
     return own(indices, indices.dtype if indices.dtype == np.uint16 else np.int32, given, spare)
