@@ -14,6 +14,7 @@ _Array: TypeAlias = AnyArray | MemoryView | memoryview
 _Ranges: TypeAlias = list[tuple[int, int]]
 
 CHUNK: int
+COMPARED: int
 FETCH: int
 PART: int
 ROOM: int
