@@ -174,6 +174,8 @@ def test_the_rarest_class_is_thinned_in_training_parts():
     assert np.array_equal(stay, design.thinned("a", y, 4)) and not np.array_equal(stay, design.thinned("a", y, 5))
     assert np.array_equal(np.bincount(y[Design(rare=0.5).thinned("a", y, 0)]), [60, 30, 10])
     assert np.array_equal(np.bincount(y[Design(rare=1e-6).thinned("a", y, 0)]), [60, 30, 1])
+    # A part of one class, as groups may make it, is told by the method.
+    assert len(Design(rare=0.5).thinned("a", np.ones(9, int), 0)) == 9
     data = np.repeat(np.eye(2), 50, axis=0), np.repeat([0, 1], 50)
     found = compare({"a": data}, ["l2svc;C=1"], rare=0.2, **FEW)
     assert all((trial["train"], trial["test"]) == (31, 50) for trial in found.trials)

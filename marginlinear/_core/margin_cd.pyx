@@ -408,6 +408,7 @@ cdef class MarginCD(DualEngine):
         """sum_i c_i max_j |level_j| over the rows whose dual is not 0."""
         cdef Py_ssize_t i
         cdef double s = 0
+        # Where a table has the constants of its pieces.
         cdef const double[::1] most = np.abs(np.asarray(self.tables)[:, 8:11]).max(axis=1)
         with nogil:
             for i in range(self.rows.m):

@@ -144,6 +144,8 @@ class Design(NamedTuple):
         rarest = int(np.where(counts > 0, counts, len(y)).argmin())
         of_class, others = np.flatnonzero(y == rarest), np.flatnonzero(y != rarest)
         assert self.rare is not None
+        if not len(others):
+            return of_class
         # r/(r + others) = rare; a class of which no row is left would be another problem.
         stay = max(1, round(self.rare * len(others) / (1 - self.rare)))
         rng = np.random.default_rng([*self._seed(name, number), 4])
