@@ -383,10 +383,10 @@ def test_a_class_of_ones_own(tmp_path, monkeypatch, capsys):
     Path("own_of_mine.py").write_text("from sklearn.dummy import DummyClassifier\n\n\nclass Own(DummyClassifier):\n"
                                       "    pass\n")
     dump_libsvm(X, Y, "rows")
-    words = ["-q", "-c", "1", "--splits", "2", "-s", "l2svc"]
-    assert margin_compare.main([*words, "-s", "sklearn:own_of_mine.Own", "-o", "found.md", "rows"]) == 0
-    assert "Own" in Path("found.md").read_text()
-    assert margin_compare.main([*words, "-s", "own_of_mine.Own", "rows"]) == 2
+    words = ["-q", "-c", "1", "--splits", "2"]
+    assert margin_compare.main([*words, "-s", "l2svc,sklearn:own_of_mine.Own", "-o", "found.md", "rows"]) == 0
+    assert "# l2svc, Own" in Path("found.md").read_text()
+    assert margin_compare.main([*words, "-s", "l2svc,own_of_mine.Own", "rows"]) == 2
     assert "a class is named as sklearn:own_of_mine.Own" in capsys.readouterr().err
 
 

@@ -486,12 +486,10 @@ def test_of(path: str) -> str:
 def _specs(text: str) -> list[str]:
     """One method with values of its own, or names with commas between."""
     name, *values = text.split(";")
-    if values and "," in name and ":" not in name:
+    if values and "," in name:
         raise UsageError(f"-s {text}: a method with values of its own stands alone: give it another -s, such as "
                          f"-s {name.rpartition(',')[0]} -s '{name.rpartition(',')[2]};{';'.join(values)}'")
-    if values or ":" in text or "=" in text:
-        return [text]
-    return [name.strip() for name in text.split(",") if name.strip()]
+    return [text] if values else [one.strip() for one in text.split(",") if one.strip()]
 
 
 def _grids(texts: Sequence[str]) -> dict[str, str]:
