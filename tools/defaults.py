@@ -48,8 +48,8 @@ QUESTIONS = {
 }
 
 
-def means(folder, parts):
-    """{(set, method): mean accuracy over the splits that count} of the parts that are there, and those that are not."""
+def means(folder, parts, metric="accuracy"):
+    """{(set, method): mean over the splits that count} of the parts that are there, and those that are not."""
     found, missing = {}, []
     for part in parts:
         path = folder / f"{part}.csv.xz"
@@ -57,8 +57,8 @@ def means(folder, parts):
             missing.append(part)
             continue
         for row in csv.DictReader(io.StringIO(lzma.decompress(path.read_bytes()).decode())):
-            if row["certified"] == "True" and row["accuracy"]:
-                found.setdefault((row["set"], row["method"]), []).append(float(row["accuracy"]))
+            if row["certified"] == "True" and row.get(metric):
+                found.setdefault((row["set"], row["method"]), []).append(float(row[metric]))
     return {key: round(float(np.mean(values)), 12) for key, values in found.items()}, missing
 
 

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""The sets of several parts of tools/study.py taken together: mean ranks, and Wilcoxon's tests with Holm's adjustment.
+
+    python -m tools.pooled binary binary-large --study docs/evidence/study --write docs/evidence/study/binary-all.md
+
+The methods are those of all the parts, the first one of the first part is the reference; a set counts where each of them
+has certified fits. Parts may differ in how many rows train and in how many points a grid has: what is compared stands
+on the same rows of the same set.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from marginlinear.compare import statistics as S
+from marginlinear.compare.measures import ERRORS, KNOWN, TITLES
+from tools.defaults import means
+
+
+def pooled(folder, parts, metric):
+    """Lines of a metric; none where no part has it."""
+    found, missing = means(folder, parts, metric)
+    if missing:
+        raise SystemExit(f"not in {folder}: {', '.join(missing)}")
+    each = [dict.fromkeys(method for _, method in means(folder, [part], metric)[0]) for part in parts]
+    methods = [method for method in each[0] if all(method in one for one in each)]
+    sets = [one for one in dict.fromkeys(one for one, _ in found) if all((one, method) in found for method in methods)]
+    if not sets:
+        return
+    scores = np.array([[found[one, method] for method in methods] for one in sets])
+    # Errors are compared as parts of the reference's, as margin-compare does.
+    signed = -scores / scores[:, :1] if metric in ERRORS else scores
+    ranking = S.friedman(signed)
+    tests = [S.wilcoxon(signed[:, at], signed[:, 0]) for at in range(1, len(methods))]
+    holm = S.holm([test.p for test in tests])
+    title = TITLES[metric]
+    yield f"## {title[0].upper()}{title[1:]}"
+    yield ""
+    yield (f"{len(sets)} sets; Friedman's F {ranking.F:.3f}, p = {ranking.p:.3g}; mean ranks differ by Nemenyi's test from "
+           f"{ranking.critical:.3f} on.")
+    yield ""
+    less = "error, as a part of the reference's" if metric in ERRORS else "less the reference"
+    yield f"| method | mean rank | mean | {less} | better, equal, worse on so many sets | p | p, Holm |"
+    yield "| --- | ---: | ---: | ---: | --- | ---: | ---: |"
+    for at in np.argsort(ranking.ranks, kind="stable"):
+        d = signed[:, at] - signed[:, 0]
+        cells = ["", "", "", ""] if not at else [
+            f"{-d.mean() if metric in ERRORS else d.mean():+.4f}", f"{(d > 0).sum()}, {(d == 0).sum()}, {(d < 0).sum()}",
+            f"{tests[at - 1].p:.3g}", f"{holm[at - 1]:.3g}"]
+        yield f"| {methods[at]} | {ranking.ranks[at]:.3f} | {scores[:, at].mean():.4f} | {' | '.join(cells)} |"
+    yield ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", metavar="PART")
+    parser.add_argument("--study", type=Path, default=Path("docs/evidence/study"), help="where the parts' .csv.xz are")
+    parser.add_argument("--write", type=Path, required=True, metavar="FILE")
+    args = parser.parse_args()
+    lines = [f"# The sets of {' and '.join(args.parts)}", "", *__doc__.split("\n\n")[2].strip().splitlines(), ""]
+    for metric in KNOWN[False]:
+        lines += pooled(args.study, args.parts, metric)
+    args.write.write_text("\n".join(lines).rstrip() + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
