@@ -3,9 +3,9 @@
 
     python -m tools.pooled binary binary-large --study docs/evidence/study --write docs/evidence/study/binary-all.md
 
-The methods are those of all the parts, the first one of the first part is the reference; a set counts where each of them
-has certified fits. Parts may differ in how many rows train and in how many points a grid has: what is compared stands
-on the same rows of the same set.
+The methods are those of all the parts, the first one of the first part is the reference; a set counts where each of
+them has certified fits. Parts may differ in how many rows train and in how many points a grid has: what is compared
+stands on the same rows of the same set.
 """
 
 import argparse
@@ -37,17 +37,17 @@ def pooled(folder, parts, metric):
     title = TITLES[metric]
     yield f"## {title[0].upper()}{title[1:]}"
     yield ""
-    yield (f"{len(sets)} sets; Friedman's F {ranking.F:.3f}, p = {ranking.p:.3g}; mean ranks differ by Nemenyi's test from "
-           f"{ranking.critical:.3f} on.")
+    yield (f"{len(sets)} sets; Friedman's F {ranking.F:.3f}, p = {ranking.p:.3g}; mean ranks differ by Nemenyi's test "
+           f"from {ranking.critical:.3f} on.")
     yield ""
     less = "error, as a part of the reference's" if metric in ERRORS else "less the reference"
     yield f"| method | mean rank | mean | {less} | better, equal, worse on so many sets | p | p, Holm |"
     yield "| --- | ---: | ---: | ---: | --- | ---: | ---: |"
     for at in np.argsort(ranking.ranks, kind="stable"):
         d = signed[:, at] - signed[:, 0]
-        cells = ["", "", "", ""] if not at else [
-            f"{-d.mean() if metric in ERRORS else d.mean():+.4f}", f"{(d > 0).sum()}, {(d == 0).sum()}, {(d < 0).sum()}",
-            f"{tests[at - 1].p:.3g}", f"{holm[at - 1]:.3g}"]
+        signs = f"{(d > 0).sum()}, {(d == 0).sum()}, {(d < 0).sum()}"
+        cells = [f"{-d.mean() if metric in ERRORS else d.mean():+.4f}", signs, f"{tests[at - 1].p:.3g}",
+                 f"{holm[at - 1]:.3g}"] if at else [""] * 4
         yield f"| {methods[at]} | {ranking.ranks[at]:.3f} | {scores[:, at].mean():.4f} | {' | '.join(cells)} |"
     yield ""
 
