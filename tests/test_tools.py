@@ -1114,3 +1114,40 @@ def test_rates_of_this_machine():
 def test_what_is_kept_names_no_folder_of_one_machine():
     text = '["--data", "/tmp/data", "/opt/x/bin/margin-train -c 1/2 /home/me/a b/c"] `/tmp/m.model` 1/2 ||w||, ms/MB'
     assert text_part.portable(text) == '["--data", "data", "margin-train -c 1/2 a b/c"] `m.model` 1/2 ||w||, ms/MB'
+
+
+def test_parts_of_the_study_taken_together(tmp_path, monkeypatch):
+    """Means over the certified splits of a set, the methods of both parts, and SciPy's p for the same differences."""
+    from scipy.stats import wilcoxon
+
+    # At the end: the package is the installed one.
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
+    pooled = importlib.import_module("tools.pooled")
+
+    def write(name, *parts):
+        monkeypatch.setattr(sys, "argv", ["pooled", *parts, "--study", str(tmp_path), "--write", str(tmp_path / name)])
+        pooled.main()
+
+    rng = np.random.default_rng(0)
+    means = {method: rng.uniform(0.7, 0.9, 9) for method in ("l2svc", "odm", "ldm")}
+    for part, sets, methods in (("one", range(5), ("l2svc", "mamc", "odm", "ldm")), ("two", range(5, 9), means)):
+        lines = ["set,method,certified,accuracy,log_loss"]
+        for at in sets:
+            for method in methods:
+                mean = means.get(method, means["odm"])[at]
+                lines += [f"s{at},{method},True,{mean + off},{2 - mean}" for off in (-0.05, 0.05)]
+                lines.append(f"s{at},{method},False,0,9")
+        (tmp_path / f"{part}.csv.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
+    write("all.md", "one", "two")
+    text = (tmp_path / "all.md").read_text("utf-8")
+    assert "mamc" not in text and text.count("\n9 sets; Friedman's F") == 2
+    for title, less in (("Accuracy", means["odm"] - means["l2svc"]),
+                        ("Log loss", (means["l2svc"] - means["odm"]) / (2 - means["l2svc"]))):
+        row = re.search(r"^\| odm \|.*$", text.split(f"## {title}")[1], re.MULTILINE)[0].split("|")
+        gains = less if title == "Accuracy" else -less
+        assert float(row[4]) == pytest.approx(less.mean(), abs=1e-4)
+        assert row[5].split() == [f"{(gains > 0).sum()},", "0,", f"{(gains < 0).sum()}"]
+        assert float(row[6]) == pytest.approx(wilcoxon(less, method="exact").pvalue, rel=0.01)
+    with pytest.raises(SystemExit, match="none"):
+        write("none.md", "none")
+    assert not (tmp_path / "none.md").exists()
