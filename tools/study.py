@@ -50,7 +50,7 @@ OF_TEXT = ["l2svc", "l1svc", "logistic", "lssvm", "odm;mu=0,0.2,0.8;theta=0.2", 
            "rmm;margin_bound=2"]
 FEW = ["l2svc", "logistic", "odm", LDM, "rmm"]
 KERNELS_MORE = ["vehicle2", "german", "titanic", "pbcseq", "svmguide1", "splice"]
-KERNELS_CLASSES = ["glass", "svmguide2", "vehicle"]
+KERNELS_CLASSES = ["glass", "svmguide2"]
 KERNEL_MORE = ["l2svc", "l1svc", "odm;mu=0,0.2,0.8;theta=0.2", "ldm;lambda1=0,0.1mC;lambda2=0,0.1mC", "lssvm"]
 KERNEL_CLASSES = ["l2svc", "ovo=l2svc;multiclass=ovo", "cs", "mcodm;mu=0,0.2,0.8;theta=0.2"]
 KERNEL = ["l2svc", "l1svc", "odm", LDM, "rmm", "lssvm"]
