@@ -1148,6 +1148,7 @@ def test_parts_of_the_study_taken_together(tmp_path, monkeypatch):
         assert float(row[4]) == pytest.approx(less.mean(), abs=1e-4)
         assert row[5].split() == [f"{(gains > 0).sum()},", "0,", f"{(gains < 0).sum()}"]
         assert float(row[6]) == pytest.approx(wilcoxon(less, method="exact").pvalue, rel=0.01)
-    with pytest.raises(SystemExit, match="none"):
-        write("none.md", "none")
+    for parts, words in ((["none"], "none is not in"), (["one", "two", "one"], "s0, s1, s2, s3, s4")):
+        with pytest.raises(SystemExit, match=words):
+            write("none.md", *parts)
     assert not (tmp_path / "none.md").exists()

@@ -20,15 +20,22 @@ from tools.defaults import means
 
 def pooled(folder, parts, metric):
     """Lines of a metric; none where no part has it."""
-    found, missing = means(folder, parts, metric)
-    if missing:
-        raise SystemExit(f"not in {folder}: {', '.join(missing)}")
-    each = [dict.fromkeys(method for _, method in means(folder, [part], metric)[0]) for part in parts]
+    found, each = {}, []
+    for part in parts:
+        of_part, missing = means(folder, [part], metric)
+        if missing:
+            raise SystemExit(f"{part} is not in {folder}: make it with tools/study.py, or leave it out")
+        if twice := {one for one, _ in found} & {one for one, _ in of_part}:
+            raise SystemExit(f"{part} has sets of a part before it, {', '.join(sorted(twice))}: give one of them")
+        found.update(of_part)
+        each.append(dict.fromkeys(method for _, method in of_part))
     methods = [method for method in each[0] if all(method in one for one in each)]
     sets = [one for one in dict.fromkeys(one for one, _ in found) if all((one, method) in found for method in methods)]
     if not sets:
         return
     scores = np.array([[found[one, method] for method in methods] for one in sets])
+    if metric in ERRORS and not scores[:, 0].all():
+        raise SystemExit(f"{methods[0]} has {metric} 0 on a set: no other is a part of that")
     # Errors are compared as parts of the reference's, as margin-compare does.
     signed = -scores / scores[:, :1] if metric in ERRORS else scores
     ranking = S.friedman(signed)

@@ -120,7 +120,7 @@ PARTS = {
     "given": Part(GIVEN, LONG, TESTS),
     # Left out to save time: thousands of pairs of classes over 55,000 features, and ww.
     "given-text": Part(GIVEN_TEXT, [one for one in LONG if not one.startswith(("ovo", "ww"))], TESTS),
-    # No scaling: rows of text have their weights. Without a test part of its own a set has its second half.
+    # No scaling: rows of text have their weights.
     "text": Part(HALVED, OF_TEXT, ["--given-test", *SCORES, "--folds", "3"]),
 }
 
