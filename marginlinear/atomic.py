@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and those that grow by lines, with one writer at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 
 @contextmanager
@@ -62,6 +62,35 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError) and error.filename in (None, temporary):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
+
+
+@contextmanager
+def continuing(path: str, whole: int) -> Iterator[TextIO]:
+    """Open a file of ASCII lines that goes on after its first `whole` bytes; what follows them goes.
+
+    Raises BlockingIOError that names `path` where another process has it open by this function.
+    """
+    with open(path, "a", encoding="ascii") as stream:
+        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            try:
+                lock(stream)
+            except BlockingIOError as error:
+                raise BlockingIOError(error.errno, "another process writes it: wait for its end, or give another name",
+                                      path) from None
+            except OSError:  # a file system without locks
+                pass
+            stream.truncate(whole)
+        yield stream
+
+
+def lock(stream: IO[Any]) -> None:
+    """Hold a lock on an open file until it is closed; BlockingIOError where another process has one, OSError where
+    there are none."""
+    try:
+        import fcntl
+    except ImportError:
+        raise OSError(errno.ENOTSUP, "Windows has no flock") from None
+    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def check_writable(path: str) -> None:

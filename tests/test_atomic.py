@@ -1,11 +1,11 @@
-"""Files that appear whole or not at all: what of the old file the new one keeps."""
+"""Files that appear whole or not at all: what of the old file the new one keeps; and those that grow by lines."""
 
 import os
 import stat
 
 import pytest
 
-from marginlinear.atomic import replacing
+from marginlinear.atomic import continuing, replacing
 
 needs_owners = pytest.mark.skipif(not hasattr(os, "chown"), reason="no owners of files")
 
@@ -64,3 +64,22 @@ def test_a_failing_disk_is_no_matter_of_permission(path, monkeypatch):
     with pytest.raises(OSError, match="Input/output error"), replacing(path):
         pass
     assert path.read_text() == "old" and os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no flock")
+def test_lines_have_one_writer_at_a_time(path):
+    path.write_text("first\nsecond, cut sho")
+    with continuing(os.fspath(path), 6) as stream:
+        stream.write("second\n")
+        stream.flush()
+        for whole in (0, 6):
+            with pytest.raises(BlockingIOError, match="another process writes it: wait for its end") as refused, \
+                    continuing(os.fspath(path), whole):
+                pass
+            assert refused.value.filename == os.fspath(path)
+        stream.write("third\n")
+    assert path.read_text() == "first\nsecond\nthird\n"
+    for _ in range(2):
+        with continuing(os.devnull, 0) as one, continuing(os.devnull, 0) as two:  # anybody's
+            one.write("a")
+            two.write("b")

@@ -17,6 +17,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from marginlinear.atomic import continuing
 from marginlinear.data.reading import JSONFault, json_of, shown
 from marginlinear.errors import DataError
 
@@ -131,12 +132,9 @@ class Journal:
 
     @contextmanager
     def opened(self, fresh: bool) -> Iterator[None]:
-        with open(self.path, "w" if fresh else "r+", encoding="ascii") as self._stream:
+        with continuing(self.path, 0 if fresh else self._whole) as self._stream:
             if fresh:
                 self._write({"comparison": self.header})
-            else:
-                self._stream.truncate(self._whole)
-                self._stream.seek(self._whole)
             yield
 
     def add(self, trial: dict[str, Any]) -> None:

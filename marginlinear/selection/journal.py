@@ -16,6 +16,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from marginlinear.atomic import continuing
 from marginlinear.data.reading import JSONFault, json_of, shown
 from marginlinear.errors import DataError
 from marginlinear.problem import finite
@@ -140,12 +141,9 @@ class Journal:
 
     @contextmanager
     def opened(self, fresh: bool) -> Iterator[None]:
-        with open(self.path, "w" if fresh else "r+", encoding="ascii") as self.stream:
+        with continuing(self.path, 0 if fresh else self.whole) as self.stream:
             if fresh:
                 self.write({"search": self.header})
-            else:
-                self.stream.truncate(self.whole)
-                self.stream.seek(self.whole)
             yield
 
     def write(self, entry: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from marginlinear import params
 from marginlinear._core.rows import Rows
 from marginlinear._typing import AnyArray, IntArray, RealArray
+from marginlinear.atomic import lock
 from marginlinear.data.arrays import CSR, held, is_compressed
 from marginlinear.data.columns import TableRule
 from marginlinear.data.labels import labels_of, require_words
@@ -165,14 +166,6 @@ def is_left_over(folder: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def lock(stream: IO[bytes]) -> None:
-    try:
-        import fcntl
-    except ImportError:
-        raise OSError(errno.ENOTSUP, "Windows has no flock") from None
-    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def remove_left_over(parent: str, name: str) -> None:

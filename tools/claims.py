@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Claims of docs/evidence.md, each tested once on sets that were not there when it was made: the parts of tools/study.py
+whose names begin with `unseen`.
+
+    python -m tools.claims --study docs/evidence/study --write docs/evidence/study/claims.md
+
+Two methods are compared over sets by Wilcoxon's signed-rank test, each set by the methods' means over its splits with
+certified fits; errors as parts of the reference's, without sets where that is 0. A claim of a difference holds where
+the p is below 0.05 in the direction that is claimed; Holm's adjustment is for all claims of differences together. A claim
+that two are the same holds where the Bayesian signed-rank test says with a probability of 0.95 that they are within 0.01.
+"""
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from marginlinear.compare import statistics as S
+from marginlinear.compare.measures import ERRORS, TITLES
+from marginlinear.compare.parameters import ROPE
+from tools.defaults import means
+
+
+class Claim(NamedTuple):
+    """That a method's metric is above (+1) or below (-1) the reference's in a part, or the same (0)."""
+
+    part: str
+    metric: str
+    method: str
+    sign: int
+    reference: str = "l2svc"
+
+
+CLAIMS = [
+    *(Claim("unseen", "accuracy", method, -1) for method in ("rmm", "msvmav", "mamc")),
+    *(Claim("unseen", "accuracy", method, 0) for method in ("odm", "ldm", "msv")),
+    *(Claim("unseen", "log_loss", method, 1) for method in ("logistic", "rmm", "lssvm", "msvmav", "l1svc")),
+    *(Claim("unseen", "aurc", method, 1) for method in ("ldm", "l1svc", "rmm")),
+    Claim("unseen-bias", "accuracy", "none", -1),
+    Claim("unseen-noise-20", "log_loss", "ldm", -1),
+    Claim("unseen-noise-20", "brier", "ldm", -1),
+    Claim("unseen-rare", "balanced", "msvmav", -1),
+    *(Claim("unseen-rare", "auc", method, -1) for method in ("ldm", "rmm")),
+    *(Claim("unseen-rare", "aurc", method, 1) for method in ("msvmav", "ldm", "rmm")),
+    Claim("unseen-rare", "log_loss", "rmm", 1),
+    Claim("unseen-rare", "brier", "logistic", -1),
+    Claim("unseen-classes", "accuracy", "softmax", 1),
+    *(Claim("unseen-classes", "log_loss", method, 1) for method in ("logistic", "l1svc")),
+    Claim("unseen-classes", "aurc", "ovo", 1),
+    Claim("unseen-rbf", "accuracy", "odm", 1),
+    Claim("unseen-rbf", "accuracy", "odm", 0),
+]
+
+
+def scores_of(folder, claim):
+    """Arrays of the method's and the reference's scores, a set each."""
+    found, missing = means(folder, [claim.part], claim.metric)
+    if missing:
+        raise SystemExit(f"{claim.part} is not in {folder}: make it with tools/study.py")
+    sets = [one for one, method in found if method == claim.reference and (one, claim.method) in found]
+    scores = np.array([[found[one, method] for method in (claim.method, claim.reference)] for one in sets])
+    if claim.metric in ERRORS:
+        scores = scores[scores[:, 1] > 0]
+        scores /= scores[:, 1:]
+    return scores.T
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", type=Path, default=Path("docs/evidence/study"), help="where the parts' .csv.xz are")
+    parser.add_argument("--write", type=Path, required=True, metavar="FILE")
+    args = parser.parse_args()
+    scores = [scores_of(args.study, claim) for claim in CLAIMS]
+    tests = [S.wilcoxon(*both) for both in scores]
+    differences = [at for at, claim in enumerate(CLAIMS) if claim.sign]
+    holm = dict(zip(differences, S.holm([tests[at].p for at in differences]), strict=True))
+    lines = ["# Claims on sets that were not there", "", *__doc__.split("\n\n")[2].strip().splitlines(), "",
+             "| part | claim | sets | mean | more, equal, less on so many sets | p | p, Holm | |",
+             "| --- | --- | ---: | ---: | --- | ---: | ---: | --- |"]
+    for at, (claim, both, test) in enumerate(zip(CLAIMS, scores, tests, strict=True)):
+        d = both[0] - both[1]
+        if claim.sign:
+            holds = test.p < S.LEVEL and test.mean * claim.sign > 0
+            verdict = "holds" if holds else "does not" if test.mean * claim.sign < 0 else "not told apart"
+            p = f"{test.p:.3g} | {holm[at]:.3g}"
+        else:
+            same = S.bayesian_signed_rank(*both, rope=ROPE.default)
+            verdict, p = "holds" if same.equal > 1 - S.LEVEL else "not told", f"{same.equal:.3f} the same | "
+        how = {1: "more", -1: "less", 0: "the same"}[claim.sign]
+        lines.append(f"| {claim.part} | {TITLES[claim.metric]} of `{claim.method}`: {how} than that of `{claim.reference}` "
+                     f"| {len(d)} | {d.mean():+.4f} | {(d > 0).sum()}, {(d == 0).sum()}, {(d < 0).sum()} | {p} "
+                     f"| {verdict} |")
+    args.write.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
