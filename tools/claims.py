@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Claims of docs/evidence.md, each tested once on sets that were not there when it was made: the parts of tools/study.py
-whose names begin with `unseen`.
+"""Claims of docs/evidence.md, each tested once on sets that were not there when it was made: those of the parts of
+tools/study.py whose names begin with `unseen`.
 
     python -m tools.claims --study docs/evidence/study --write docs/evidence/study/claims.md
 
 Two methods are compared over sets by Wilcoxon's signed-rank test, each set by the methods' means over its splits with
 certified fits; errors as parts of the reference's, without sets where that is 0. A claim of a difference holds where
-the p is below 0.05 in the direction that is claimed; Holm's adjustment is for all claims of differences together. A claim
-that two are the same holds where the Bayesian signed-rank test says with a probability of 0.95 that they are within 0.01.
+the p is below 0.05 in the direction that is claimed; Holm's adjustment is for all claims of differences together. A
+claim that two are the same holds where the Bayesian signed-rank test says with a probability of 0.95 that they are
+within 0.01.
 """
 
 import argparse
@@ -88,7 +89,7 @@ def main():
             same = S.bayesian_signed_rank(*both, rope=ROPE.default)
             verdict, p = "holds" if same.equal > 1 - S.LEVEL else "not told", f"{same.equal:.3f} the same | "
         how = {1: "more", -1: "less", 0: "the same"}[claim.sign]
-        lines.append(f"| {claim.part} | {TITLES[claim.metric]} of `{claim.method}`: {how} than that of `{claim.reference}` "
+        lines.append(f"| {claim.part} | {TITLES[claim.metric]} of `{claim.method}`, against `{claim.reference}`: {how} "
                      f"| {len(d)} | {d.mean():+.4f} | {(d > 0).sum()}, {(d == 0).sum()}, {(d < 0).sum()} | {p} "
                      f"| {verdict} |")
     args.write.write_text("\n".join(lines) + "\n", "utf-8")
