@@ -241,6 +241,9 @@ THREADS = Param("threads", int, None, "threads for reading, certificates, severa
 MAX_ITER = Param("max_iter", int, 20_000, "cap on sweeps over the rows, Newton steps included", "[1, inf)")
 TIME_LIMIT = Param("time_limit", float, None, "stop training after this many seconds", "(0, inf)", metavar="SECONDS")
 
+CLASS_WEIGHTS = Param("class_weight", str, None, "balanced: multiply C for each class by rows/(classes x its rows), so "
+                      "that classes weigh alike, whatever their sizes; in place of -wLABEL", choices=("balanced",))
+
 FOLDS = Param("folds", int, 5, "folds of cross-validation", "[2, inf)")
 OF_CLASSES, OF_NUMBERS = ("accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10"), ("mse", "mae", "r2")
 OF_LABEL_SETS = ("micro_f1", "macro_f1", "lrap", "accuracy")

@@ -62,7 +62,8 @@ def test_equal_values_of_rows_stay_in_one_number(tmp_path):
 def test_classes():
     y = np.repeat([1, 2, 3], [400, 39, 100])
     note, = advising.of_classes(y, option)
-    assert note.name == "unbalanced" and "label 2 has 39 of 539 rows, label 1 has 400; -w2 10 weighs" in note.text
+    assert note.name == "unbalanced"
+    assert "label 2 has 39 of 539 rows, label 1 has 400; --class-weight balanced weighs them alike" in note.text
     assert advising.of_classes(y[:-60][y[:-60] != 2]) == [] == advising.of_classes(np.array(["a", "b"]))
 
 
@@ -138,8 +139,9 @@ def test_the_command_tells_and_can_be_silenced(tmp_path, monkeypatch, capsys):
     assert train.main(["d", "m"]) == 0
     notes = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in notes] == ["note", "note"] and "--scale range, or margin-scale," in notes[0]
-    assert "-w2 39" in notes[1]
-    for words in (["--no-advice"], ["-q"], ["--scale", "range", "-w2", "9"]):
+    assert "--class-weight balanced" in notes[1]
+    for words in (["--no-advice"], ["-q"], ["--scale", "range", "-w2", "9"],
+                  ["--scale", "range", "--class-weight", "balanced"]):
         assert train.main([*words, "d", "m"]) == 0
         assert capsys.readouterr().err == ""
     Path("r").write_text("".join(f"{100 + i / 2} 1:{i / 80}\n" for i in range(80)))

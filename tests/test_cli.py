@@ -251,6 +251,8 @@ GOLDEN = [
     ("train -C --log a --resume b d", 2, "", "margin-train: --resume goes on writing .*" + HINT),
     ("train --resume b d", 1, "", "margin-train: can't open checkpoint b: No such file or directory\n"),
     ("train -w 2 d", 2, "", "margin-train: -w: the label is missing, .*" + HINT),
+    ("train -w2 1 --class-weight balanced d", 2, "", "margin-train: -w2 and --class-weight: give one of them" + HINT),
+    ("train --class-weight equal d", 2, "", "margin-train: --class-weight equal: .* is not allowed: give balanced" + HINT),
     ("train -w1 0 d", 2, "", r"margin-train: -w1 0: give a number in \(0, inf\)" + HINT),
     ("train -wcat 2 d", 2, "", "margin-train: -wcat: the label is not a number, as those of the data are" + HINT),
     ("train -w1", 2, "", "margin-train: -w1: its argument is missing" + HINT),
@@ -298,14 +300,15 @@ def test_model_is_named_after_the_file_and_lands_here(folder):
     assert (folder / "d.txt.model").exists()
 
 
-def test_command_equals_library(folder):
+@pytest.mark.parametrize(("words", "class_weight"), [("-w2 3", {2: 3.0}), ("--class-weight balanced", "balanced")])
+def test_command_equals_library(folder, words, class_weight):
     from marginlinear.api import train as api_train
     from marginlinear.libsvm import load_libsvm
 
-    options = "-q -s mcodm -c 4 -e 0.01 --mu 0.3 --seed 5 -B 1 -w2 3"
+    options = f"-q -s mcodm -c 4 -e 0.01 --mu 0.3 --seed 5 -B 1 {words}"
     assert train.main([*options.split(), "d", "out"]) == 0
     X, y = load_libsvm("d")
-    model = api_train(X, y, C=4, tol=0.01, mu=0.3, seed=5, bias=1, class_weight={2: 3.0})
+    model = api_train(X, y, C=4, tol=0.01, mu=0.3, seed=5, bias=1, class_weight=class_weight)
     loaded = load_model("out")
     assert loaded.weights.tobytes() == model.weights.tobytes()
     assert loaded.params == model.params

@@ -227,6 +227,7 @@ def test_a_store_and_threads_give_the_same(folder):
 
 @pytest.mark.parametrize(("words", "status", "text"), [
     ("-s 11 -w1 2 train", 2, "-w1 is for classes, which -s l2svr does not learn"),
+    ("-s 11 --class-weight balanced train", 2, "--class-weight is for classes"),
     ("-s 11 --probability train", 2, "--probability is for classes"),
     ("-s 11 --text-labels train", 2, "--text-labels is for classes"),
     ("-s 11 --multiclass ovo train", 2, "--multiclass"),

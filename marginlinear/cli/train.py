@@ -113,8 +113,8 @@ SOLVER = params.SOLVER._replace(metavar="METHOD", help=f"the method, by its name
                                brief=f"method, or LIBLINEAR's number (default {registry.DEFAULT})")
 OPTIONS = {
     "method": (SOLVER, params.MULTICLASS, *params.KERNELS, params.ALGORITHM),
-    "what is optimised": (params.C, params.PAPER, options.CLASS_WEIGHT, WEIGHTS, params.BIAS, params.FREE_BIAS,
-                          params.TOL, params.MAX_ITER, params.TIME_LIMIT, params.SEED),
+    "what is optimised": (params.C, params.PAPER, options.CLASS_WEIGHT, params.CLASS_WEIGHTS, WEIGHTS,
+                          params.BIAS, params.FREE_BIAS, params.TOL, params.MAX_ITER, params.TIME_LIMIT, params.SEED),
     "selection": (params.CROSS_VALIDATION, params.SEARCH, GRID, GROUPS, FOLD_FILE, params.METRIC, REFIT, TABLE),
     "data": (options.ZERO_BASED, options.TEXT_LABELS, options.MULTILABEL, params.SCALE, FLOAT32, STORE, params.MEMORY,
              params.SWEEPS_PER_LOAD, *COLUMNS),
@@ -211,6 +211,9 @@ class Training:
             raise UsageError(f"{line.flag(params.ALGORITHM)} {algorithm} is not a route of -s {self.method.name}: "
                              f"give {' | '.join(self.method.routes)}")
         self.class_weights = [(text, _factor(text, factor)) for text, factor in line.class_weights]
+        self.class_weight: Any = line.value(params.CLASS_WEIGHTS) or {}
+        if self.class_weight and self.class_weights:
+            raise UsageError(f"-w{self.class_weights[0][0]} and {params.CLASS_WEIGHTS.flag}: give one of them")
         if not self.method.classifies:
             self._no_classes(line)
         self.folds: Any = _folds(line)  # None without, and where a file has them
@@ -262,7 +265,8 @@ class Training:
     def _no_classes(self, line: CommandLine) -> None:
         """UsageError for what speaks of classes."""
         words = [f"-w{text}" for text, _ in self.class_weights]
-        words += [line.flag(p) for p in (options.TEXT_LABELS, options.MULTILABEL, params.PROBABILITY) if line.given(p)]
+        others = params.CLASS_WEIGHTS, options.TEXT_LABELS, options.MULTILABEL, params.PROBABILITY
+        words += [line.flag(p) for p in others if line.given(p)]
         if words:
             raise UsageError(f"{words[0]} is for classes, which -s {self.method.name} does not learn")
         words = [line.flag(p) for p in (params.CROSS_VALIDATION, params.SEARCH) if line.given(p)]
@@ -319,7 +323,8 @@ class Training:
                     check_writable(written)
         with self.report.results, self.status, self._opened_log() as self.log:
             if self.cluster:
-                self.class_weight = {_number(text): factor for text, factor in self.class_weights}
+                if self.class_weights:
+                    self.class_weight = {_number(text): factor for text, factor in self.class_weights}
                 self.report.parts["data"] = data_part(self.path)
                 found = self._train(None)
             else:
@@ -343,7 +348,7 @@ class Training:
         if self.params.get(params.SCALE.name) is None:
             self.report.notes += advising.of_features(data, option)
         alike = {"balanced", "f1_macro", "auc"} & {*self.metrics}
-        if one_label and not (amounts or self.class_weights or alike):
+        if one_label and not (amounts or self.class_weight or alike):
             self.report.notes += advising.of_classes(data.labels, option)
         # A regression without this parameter has a bias of its own.
         given = self.params.get(params.BIAS.name, -1.0) > 0 or self.params.get(params.FREE_BIAS.name)
@@ -637,7 +642,6 @@ class Training:
         if self.verbose:
             tell(f"{_shown(self.path)}: {m} rows, {data.n_features} features, {len(data.indices)} values, "
                  f"read in {seconds:.2f} s")
-        self.class_weight = {}
         if self.class_weights:
             found: Any = data.labels
             classes = found.classes if hasattr(found, "patterns") else np.unique(found)

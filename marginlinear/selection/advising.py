@@ -159,7 +159,7 @@ def of_classes(y: AnyArray, called: Called = keyword) -> list[Note]:
     if counts[rare] >= FEW * counts[common]:
         return []
     few, many = labels[rare].item(), labels[common].item()
-    how = f"-w{few} {counts[common] / counts[rare]:.0f}" if called is not keyword else "class_weight='balanced'"
+    how = f"{P.CLASS_WEIGHTS.flag} balanced" if called is not keyword else "class_weight='balanced'"
     metric = f"{P.METRIC.flag} balanced" if called is not keyword else "metric='balanced'"
     return [Note("unbalanced", f"classes are unbalanced: label {few} has {counts[rare]:,} of {len(y):,} rows, label "
                  f"{many} has {counts[common]:,}; {how} weighs them alike, {metric} measures them so")]
