@@ -252,7 +252,7 @@ GOLDEN = [
     ("train --resume b d", 1, "", "margin-train: can't open checkpoint b: No such file or directory\n"),
     ("train -w 2 d", 2, "", "margin-train: -w: the label is missing, .*" + HINT),
     ("train -w2 1 --class-weight balanced d", 2, "", "margin-train: -w2 and --class-weight: give one of them" + HINT),
-    ("train --class-weight equal d", 2, "", "margin-train: --class-weight equal: .* is not allowed: give balanced" + HINT),
+    ("train --class-weight equal d", 2, "", ".*class_weight = 'equal' is not allowed: give balanced" + HINT),
     ("train -w1 0 d", 2, "", r"margin-train: -w1 0: give a number in \(0, inf\)" + HINT),
     ("train -wcat 2 d", 2, "", "margin-train: -wcat: the label is not a number, as those of the data are" + HINT),
     ("train -w1", 2, "", "margin-train: -w1: its argument is missing" + HINT),

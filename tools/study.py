@@ -100,7 +100,8 @@ PARTS = {
     "classes-wide": Part(WIDE, LONG, [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
     "classes-many": Part(MANY, LONG, [*ROWS, "--folds", "3", *SCORES_OF_CLASSES]),
     "joint-wide": Part(WIDE, BEYOND, [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
-    "joint-many": Part(MANY, [f"{one};norm=1.25,1.5" if one == "lpmcsvm" else one for one in BEYOND],
+    # mnist was told to take longer than all others together.
+    "joint-many": Part(MANY[:-1], [f"{one};norm=1.25,1.5" if one == "lpmcsvm" else one for one in BEYOND],
                        [*ROWS, "--folds", "3", *SCORES_OF_CLASSES]),
     "defaults-odm": Part(SMALL, ODM, HALF),
     "defaults-odm-large": Part(LARGE, ODM, ROWS),
