@@ -1152,3 +1152,49 @@ def test_parts_of_the_study_taken_together(tmp_path, monkeypatch):
         with pytest.raises(SystemExit, match=words):
             write("none.md", *parts)
     assert not (tmp_path / "none.md").exists()
+
+
+def test_claims_are_tested_by_the_sign_that_they_have(tmp_path, monkeypatch):
+    from scipy.stats import wilcoxon
+
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
+    claims = importlib.import_module("tools.claims")
+    rng = np.random.default_rng(0)
+    parts = {}
+    for claim in claims.CLAIMS:
+        parts.setdefault(claim.part, {})[claim.metric] = None
+    means = {}
+    for part, metrics in parts.items():
+        lines = [",".join(["set,method,certified", *metrics])]
+        for at in range(9):
+            for method in ("l2svc", *{claim.method for claim in claims.CLAIMS if claim.part == part}):
+                values = [0.0 if at == 8 and metric == "aurc" else rng.uniform(0.1, 0.9) + at * (method == "rmm")
+                          for metric in metrics]
+                means |= {(part, metric, at, method): value for metric, value in zip(metrics, values, strict=True)}
+                lines.append(",".join([f"s{at}", method, "True", *map(repr, values)]))
+        (tmp_path / f"{part}.csv.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
+    monkeypatch.setattr(sys, "argv", ["claims", "--study", str(tmp_path), "--write", str(tmp_path / "found.md")])
+    claims.main()
+    rows = re.findall(r"^\| unseen.*$", (tmp_path / "found.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) == len(claims.CLAIMS)
+    for claim, row in zip(claims.CLAIMS, rows, strict=True):
+        of = {method: np.array([means[claim.part, claim.metric, at, method] for at in range(9)])
+              for method in (claim.method, claim.reference)}
+        ours, theirs = of[claim.method], of[claim.reference]
+        if claim.metric in ("log_loss", "brier", "aurc"):
+            ours, theirs = ours[theirs > 0] / theirs[theirs > 0], np.ones(np.count_nonzero(theirs))
+        cells = [cell.strip() for cell in row.split("|")]
+        assert cells[3] == str(len(ours)) and float(cells[4]) == pytest.approx((ours - theirs).mean(), abs=1e-4)
+        if claim.sign:
+            p = wilcoxon(ours - theirs, method="exact").pvalue
+            assert float(cells[6]) == pytest.approx(p, rel=0.01)
+            right = (ours - theirs).mean() * claim.sign > 0
+            assert cells[8] == ("does not" if not right else "holds" if p < 0.05 else "not told apart")
+
+
+def test_words_of_keels_tables_are_features(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
+    keel = importlib.import_module("tools.keel")
+    X, y = keel.rows_of("1.5, f, b, yes\n2, m, a, no\n<null>, m, a, no\n-3, f, c, no\n")
+    assert y.tolist() == ["yes", "no", "no"]
+    assert X.tolist() == [[1.5, 0, 0, 1, 0], [2, 1, 1, 0, 0], [-3, 0, 0, 0, 1]]

@@ -60,7 +60,7 @@ def contestants_of(methods: Iterable[Any], common: Mapping[str, Any], grids: Map
     labels = [one.label for one in found]
     for label in labels:
         if labels.count(label) > 1:
-            raise ValueError(f"two methods are called {label}: give one a name of its own, as in 'a={label};C=1'")
+            raise ValueError(f"two methods are called {label}: give one a label of its own, as in 'other=l2svc;C=1'")
     unknown = next((label for label in grids or () if label not in labels), None)
     if unknown is not None:
         raise ValueError(f"grids: there is no method {unknown}: give one of {', '.join(labels)}")
