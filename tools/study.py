@@ -138,7 +138,8 @@ PARTS = {
     "given-text": Part(GIVEN_TEXT, NO_PAIRS, TESTS),
     # Rows of length 1, as text mostly is: there the best C of a logistic loss is large.
     "given-text-unit": Part(GIVEN_TEXT, [f"{one};C=0.5,2,8,32,128,512,2048,8192" if one in ("logistic", "softmax")
-                                         else one for one in NO_PAIRS], [word.replace("maxabs", "unit") for word in TESTS]),
+                                         else one for one in NO_PAIRS],
+                            [word.replace("maxabs", "unit") for word in TESTS]),
     "given-pairs": Part(GIVEN_TEXT[:2], ["l2svc", LONG[3]], TESTS),
     "given-mnist": Part(["mnist"], LONG, TESTS),
     "unseen": Part(UNSEEN, BINARY, [*HALF, *SCORES]),
