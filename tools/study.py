@@ -73,6 +73,8 @@ SCORES_OF_RARE = ["--metric", "balanced,accuracy,auc,log_loss,brier,aurc"]
 SCORES_OF_CLASSES = ["--metric", "accuracy,balanced,log_loss,aurc"]
 TESTS = ["--given-test", "--scale", "maxabs", "--metric", "accuracy,aurc", "--folds", "3"]
 
+TESTS_OF_TEXT = [word.replace("maxabs", "unit") for word in TESTS]
+
 
 def fixed(method: str, **values: str) -> list[str]:
     """The method with each combination of values, C being tuned."""
@@ -138,10 +140,8 @@ PARTS = {
     "given-text": Part(GIVEN_TEXT, NO_PAIRS, TESTS),
     # Rows of length 1, as text mostly is: there the best C of a logistic loss is large.
     "given-text-unit": Part(GIVEN_TEXT, [f"{one};C=0.5,2,8,32,128,512,2048,8192" if one in ("logistic", "softmax")
-                                         else one for one in NO_PAIRS],
-                            [word.replace("maxabs", "unit") for word in TESTS]),
-    "given-pairs": Part(GIVEN_TEXT[:2], ["l2svc", LONG[3]], TESTS),
-    "given-mnist": Part(["mnist"], LONG, TESTS),
+                                         else one for one in NO_PAIRS], TESTS_OF_TEXT),
+    "given-pairs": Part(GIVEN_TEXT[:2], ["l2svc", LONG[3]], TESTS_OF_TEXT),
     "unseen": Part(UNSEEN, BINARY, [*HALF, *SCORES]),
     "unseen-noise-20": Part(UNSEEN, FEW, [*HALF, *SCORES, "--label-noise", "0.2"]),
     "unseen-rare": Part(UNSEEN_RARE, [*FEW, "msvmav"], [*HALF, *SCORES_OF_RARE]),
