@@ -4,8 +4,8 @@
     python -m tools.pooled binary binary-large --study docs/evidence/study --write docs/evidence/study/binary-all.md
 
 The methods are those of all the parts, the first one of the first part is the reference; a set counts where each of
-them has certified fits. Parts may differ in how many rows train and in how many points a grid has: what is compared
-stands on the same rows of the same set.
+them has certified fits, and the reference an error other than 0, of which the others' are parts. Parts may differ in
+how many rows train and in how many points a grid has: what is compared stands on the same rows of the same set.
 """
 
 import argparse
@@ -34,8 +34,8 @@ def pooled(folder, parts, metric):
     if not sets:
         return
     scores = np.array([[found[one, method] for method in methods] for one in sets])
-    if metric in ERRORS and not scores[:, 0].all():
-        raise SystemExit(f"{methods[0]} has {metric} 0 on a set: no other is a part of that")
+    if metric in ERRORS:
+        scores = scores[scores[:, 0] > 0]
     # Errors are compared as parts of the reference's, as margin-compare does.
     signed = -scores / scores[:, :1] if metric in ERRORS else scores
     ranking = S.friedman(signed)
@@ -44,8 +44,8 @@ def pooled(folder, parts, metric):
     title = TITLES[metric]
     yield f"## {title[0].upper()}{title[1:]}"
     yield ""
-    yield (f"{len(sets)} sets; Friedman's F {ranking.F:.3f}, p = {ranking.p:.3g}; mean ranks differ by Nemenyi's test "
-           f"from {ranking.critical:.3f} on.")
+    yield (f"{len(scores)} sets; Friedman's F {ranking.F:.3f}, p = {ranking.p:.3g}; mean ranks differ by Nemenyi's "
+           f"test from {ranking.critical:.3f} on.")
     yield ""
     less = "error, as a part of the reference's" if metric in ERRORS else "less the reference"
     yield f"| method | mean rank | mean | {less} | better, equal, worse on so many sets | p | p, Holm |"
@@ -65,7 +65,8 @@ def main():
     parser.add_argument("--study", type=Path, default=Path("docs/evidence/study"), help="where the parts' .csv.xz are")
     parser.add_argument("--write", type=Path, required=True, metavar="FILE")
     args = parser.parse_args()
-    lines = [f"# The sets of {' and '.join(args.parts)}", "", *__doc__.split("\n\n")[2].strip().splitlines(), ""]
+    lines = [f"# The sets of {', '.join(args.parts[:-1])} and {args.parts[-1]}", "",
+             *__doc__.split("\n\n")[2].strip().splitlines(), ""]
     for metric in KNOWN[False]:
         lines += pooled(args.study, args.parts, metric)
     args.write.write_text("\n".join(lines).rstrip() + "\n", "utf-8")
