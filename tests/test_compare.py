@@ -27,6 +27,7 @@ from marginlinear.data.columns import read_csv
 from marginlinear.errors import DataError
 from marginlinear.libsvm import dump_libsvm
 from marginlinear.registry import methods
+from marginlinear.sklearn import SVMClassifier
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((90, 3))
@@ -232,6 +233,19 @@ def test_scaling_is_learned_on_the_training_part():
     far[test] *= 100
     one, two = (compare({"a": (rows, Y)}, ["l2svc"], scale="range", **FEW).trials[0] for rows in (X, far))
     assert one["objective"] == two["objective"] and one["inner"] == two["inner"]
+
+
+def test_confidence_of_votes_is_that_of_the_estimators():
+    """Equal votes are ordered by the sums of the scores behind them, as in `decision_function`."""
+    found = compare({"a": (X, Y3)}, ["l2svc;C=1;multiclass=ovo"], metric=["aurc"], **FEW)
+    split = Design(**FEW).split("a", np.unique(Y3, return_inverse=True)[1], 0)
+    model = SVMClassifier(C=1, loss="squared_hinge", multiclass="ovo", tol=1e-3).fit(X[split.train], Y3[split.train])
+    scores = model.decision_function(X[split.test])
+    top = np.sort(scores, axis=1)
+    order = np.argsort(top[:, -2] - top[:, -1], kind="stable")
+    wrong = (model.predict(X[split.test]) != Y3[split.test])[order]
+    expected = (np.cumsum(wrong) / np.arange(1, len(wrong) + 1)).mean()
+    assert found.trials[0]["scores"]["aurc"] == pytest.approx(expected, abs=1e-3)
 
 
 def test_the_same_bits_again_threaded_and_resumed(tmp_path):

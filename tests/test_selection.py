@@ -62,7 +62,7 @@ def test_cross_validation_is_a_loop_over_train(given, data):
         held = folds == fold
         assert (found.predictions[held] == model.predict(X[held])).all()
         scores = model.decision_function(X[held])
-        expected = model._ranks(scores) if model.codes is not None else scores
+        expected = model.ordered_ranks(scores)
         assert found.scores[held].tobytes() == np.ascontiguousarray(expected).tobytes()
         assert found.fold_scores[fold] == np.mean(model.predict(X[held]) == y[held])
         assert found.infos[fold].objective == model.info.objective

@@ -151,4 +151,4 @@ def scored(partition: Partition, cuts: Cuts, fold: int, model: Any) -> tuple[Any
     scores = model.decide(select_rows(partition.X, which), threads=1)
     if partition.targets is not None:
         return partition.targets[which], partition.instance[which], scores, scores
-    return partition.y[which], partition.instance[which], model.places_of(scores), model._ranks(scores)
+    return partition.y[which], partition.instance[which], model.places_of(scores), model.ordered_ranks(scores)

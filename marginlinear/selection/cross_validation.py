@@ -355,7 +355,7 @@ def judged(model: Model, scores: FloatArray, classes: AnyArray | None) -> tuple[
         # A class is missing, and the other two were told apart by one column.
         ranks = np.column_stack([-scores, scores])
     else:
-        ranks = model._ranks(scores)
+        ranks = model.ordered_ranks(scores)
     of_all = np.full((len(scores), len(classes)), -math.inf)
     of_all[:, columns] = ranks
     return places, of_all
@@ -459,7 +459,7 @@ def out_of_fold(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | in
     (classes, iterator of Fold)
         The sorted classes of y, array of shape (k,), and the folds in their order, as they are done. A Fold's `scores`
         have shape (rows,) where one column's sign decides, positive for classes[1]; else (rows, k), a column a class:
-        the scores of a joint method and of ovr, the votes of ovo and ecoc. A class that the fold's training rows lack
+        the scores of a joint method and of ovr, `Model.ordered_ranks` of ovo and ecoc. A class that the fold's training rows lack
         has -inf there. Of several labels a row the scores have a column a label.
     """
     method, data, fixed = _prepared(X, y, solver, folds, groups, seed, threads, sample_weight, class_weight, params)

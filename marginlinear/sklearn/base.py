@@ -157,28 +157,6 @@ def coef_and_intercept(model: Model) -> tuple[FloatArray, FloatArray]:
     return (one_of_two(coef), one_of_two(intercept)) if two else (coef, intercept)
 
 
-def with_sums(votes: FloatArray, sums: FloatArray) -> FloatArray:
-    """Votes, and what orders equal ones: shape (m, n_classes)."""
-    found: FloatArray = votes + sums / (3 * (np.abs(sums) + 1))
-    return found
-
-
-def confident_votes(model: Any, scores: FloatArray) -> FloatArray:
-    """Votes of binary problems, and between equal ones the sums of the scores that gave them: shape (m, n_classes).
-
-        votes_l + s_l / (3 (|s_l| + 1)),    s_l = sum_c codes_lc scores_c
-
-    as scikit-learn's SVC has it: what is added stays within (-1/3, 1/3). Equal votes go to the class that stands first,
-    as in `predict`: where the sums say otherwise, its score is raised to just above the largest.
-    """
-    votes, sums = model._ranks(scores), scores @ model.codes.T.astype(np.float64)
-    found = with_sums(votes, sums)
-    predicted, largest = votes.argmax(axis=1), found.max(axis=1)
-    lower = np.flatnonzero(found[np.arange(len(found)), predicted] < largest)
-    found[lower, predicted[lower]] = np.nextafter(largest[lower], np.inf)
-    return found
-
-
 def gamma_of(gamma: GammaChoice, X: Any) -> Number:
     """gamma as a number; the words are those of scikit-learn's SVC."""
     if isinstance(gamma, str) and gamma in ("scale", "auto"):
@@ -516,7 +494,7 @@ class MarginClassifier(ClassifierMixin, MarginEstimator):  # pyright: ignore[rep
         model, scores = self._scored(X)
         if len(self.classes_) == 2:
             return one_of_two(scores.T)[0] if scores.ndim == 2 else scores
-        return confident_votes(model, scores) if model.voted else scores
+        return model.ordered_ranks(scores)
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Labels of the rows of X, array of shape (n_samples,)."""

@@ -28,7 +28,7 @@ from marginlinear._typing import (
 )
 from marginlinear.calibration import SIGMOID
 from marginlinear.data import one_against_one
-from marginlinear.sklearn.base import MarginOutliers, MarginRegressor, documented, gamma_of, keep, with_sums
+from marginlinear.sklearn.base import MarginOutliers, MarginRegressor, documented, gamma_of, keep
 from marginlinear.sklearn.dropins import (
     COST,
     EPSILON,
@@ -235,8 +235,7 @@ class PairsOfClasses(KernelDropIn, DropInClassifier):
         model, scores = self._scored(X)
         if self.decision_function_shape == "ovo":
             return scores
-        codes: Any = model.codes
-        return with_sums(model._ranks(scores), scores @ codes.T.astype(np.float64))
+        return model._votes_with_sums(scores)
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Labels of the rows of X, array of shape (n_samples,): see break_ties."""

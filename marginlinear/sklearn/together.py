@@ -169,7 +169,7 @@ def convert_outliers(scope: Any, operator: Any, container: Any) -> None:
 
 
 def add_decision(graph: Graph, model: Any, scores: str, ranks: str) -> str:
-    """The name of what speaks for each class, (m, n_classes): see `base.confident_votes`."""
+    """The name of what speaks for each class, (m, n_classes): see `Model.ordered_ranks`."""
     if len(model.classes) == 2:
         score = graph("MatMul", ranks, np.array([[-1.0], [1.0]])) if model.voted or model.joint else scores
         return graph("Concat", graph("Neg", score), score, axis=1)
