@@ -65,7 +65,7 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def continuing(path: str, whole: int) -> Iterator[TextIO]:
+def continuing(path: str | bytes, whole: int) -> Iterator[TextIO]:
     """Open a file of ASCII lines that goes on after its first `whole` bytes; what follows them goes.
 
     Raises BlockingIOError that names `path` where another process has it open by this function.

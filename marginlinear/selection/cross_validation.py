@@ -459,8 +459,8 @@ def out_of_fold(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | in
     (classes, iterator of Fold)
         The sorted classes of y, array of shape (k,), and the folds in their order, as they are done. A Fold's `scores`
         have shape (rows,) where one column's sign decides, positive for classes[1]; else (rows, k), a column a class:
-        the scores of a joint method and of ovr, `Model.ordered_ranks` of ovo and ecoc. A class that the fold's training rows lack
-        has -inf there. Of several labels a row the scores have a column a label.
+        the scores of a joint method and of ovr, `Model.ordered_ranks` of ovo and ecoc. A class that the fold's training
+        rows lack has -inf there. Of several labels a row the scores have a column a label.
     """
     method, data, fixed = _prepared(X, y, solver, folds, groups, seed, threads, sample_weight, class_weight, params)
     fits = Fits(method, data, fixed, [{}], None)
