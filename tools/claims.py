@@ -49,6 +49,7 @@ CLAIMS = [
     Claim("unseen-classes", "accuracy", "softmax", 1),
     *(Claim("unseen-classes", "log_loss", method, 1) for method in ("logistic", "l1svc")),
     Claim("unseen-classes", "aurc", "ovo", 1),
+    *(Claim("unseen-joint", "log_loss", method, -1) for method in ("ism3", "m3svm")),
     Claim("unseen-rbf", "accuracy", "odm", 1),
     Claim("unseen-rbf", "accuracy", "odm", 0),
 ]

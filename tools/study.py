@@ -146,6 +146,7 @@ PARTS = {
     "unseen-noise-20": Part(UNSEEN, FEW, [*HALF, *SCORES, "--label-noise", "0.2"]),
     "unseen-rare": Part(UNSEEN_RARE, [*FEW, "msvmav"], [*HALF, *SCORES_OF_RARE]),
     "unseen-classes": Part(UNSEEN_CLASSES, LONG, [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
+    "unseen-joint": Part(UNSEEN_CLASSES, ["l2svc", *JOINT[-2:]], [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
     "unseen-rbf": Part(UNSEEN_KERNELS, KERNEL_MORE, [*HALF, "--kernel", "rbf", "--folds", "3",
                                                      "--metric", "accuracy,balanced,auc"]),
     "unseen-bias": Part(UNSEEN + UNSEEN_CLASSES, ["l2svc", "none=l2svc;bias=-1", "ten=l2svc;bias=10",
