@@ -629,7 +629,7 @@ class Training:
 
         began = time.perf_counter()
         if self.store or is_store(self.path):
-            data = read_store(self.path, self.store, self.status, **self.reading)
+            data: Any = read_store(self.path, self.store, self.status, **self.reading)
         else:
             # Scaled values have the type of those that they are made of.
             keep = self.row_files.columns(self.path) if is_table(self.path) else ()
