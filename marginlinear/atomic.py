@@ -65,22 +65,28 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def continuing(path: str | bytes, whole: int) -> Iterator[TextIO]:
+def continuing(path: str | bytes, whole: int, size: int | None = None) -> Iterator[TextIO]:
     """Open a file of ASCII lines that goes on after its first `whole` bytes; what follows them goes.
 
-    Raises BlockingIOError that names `path` where another process has it open by this function.
+    Raises BlockingIOError that names `path` where another process has it open by this function, or has written on it
+    since it was read: where it is not of `size` bytes any more.
     """
     with open(path, "a", encoding="ascii") as stream:
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             try:
                 lock(stream)
             except BlockingIOError as error:
-                raise BlockingIOError(error.errno, "another process writes it: wait for its end, or give another name",
-                                      path) from None
+                raise _busy(path, error.errno) from None
             except OSError:  # a file system without locks
                 pass
+            if size is not None and os.fstat(stream.fileno()).st_size != size:
+                raise _busy(path, errno.EWOULDBLOCK)
             stream.truncate(whole)
         yield stream
+
+
+def _busy(path: str | bytes, number: int | None) -> BlockingIOError:
+    return BlockingIOError(number, "another process writes it: wait for its end, or give another name", path)
 
 
 def lock(stream: IO[Any]) -> None:

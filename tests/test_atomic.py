@@ -79,6 +79,10 @@ def test_lines_have_one_writer_at_a_time(path):
             assert refused.value.filename == os.fspath(path)
         stream.write("third\n")
     assert path.read_text() == "first\nsecond\nthird\n"
+    # Read before the lines of another process that has ended since.
+    with pytest.raises(BlockingIOError, match="another process writes it"), continuing(os.fspath(path), 6, 13):
+        pass
+    assert path.read_text() == "first\nsecond\nthird\n"
     for _ in range(2):
         with continuing(os.devnull, 0) as one, continuing(os.devnull, 0) as two:  # anybody's
             one.write("a")

@@ -77,6 +77,7 @@ class Journal:
         self.known: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._is: dict[tuple[str, str], Any] = {}
         self._whole = 0
+        self._size: int | None = None  # where it was read
         self._lock = threading.Lock()
         self._stream: TextIO  # while it is `opened`
 
@@ -84,9 +85,9 @@ class Journal:
         """Read what is there; DataError where it is of another comparison. A last line cut short by the end of its
         writer is dropped."""
         with open(self.path, "rb") as stream:
-            lines = stream.read().split(b"\n")
-        lines.pop()
-        self._whole = sum(len(line) + 1 for line in lines)
+            data = stream.read()
+        lines = data.split(b"\n")
+        self._whole, self._size = len(data) - len(lines.pop()), len(data)
         if not lines:
             raise DataError(self.path, 1, 1, "not the journal of a comparison: it has no whole line")
         header = self._object(1, lines[0]).get("comparison")
@@ -132,7 +133,7 @@ class Journal:
 
     @contextmanager
     def opened(self, fresh: bool) -> Iterator[None]:
-        with continuing(self.path, 0 if fresh else self._whole) as self._stream:
+        with continuing(self.path, self._whole, self._size) as self._stream:
             if fresh:
                 self._write({"comparison": self.header})
             yield

@@ -69,14 +69,15 @@ class Journal:
         self.path, self.header = os.fspath(path), header
         self.stream: TextIO  # while it is `opened`
         self.whole = 0
+        self._size: int | None = None  # where it was read
 
     def read_into(self, entries: Entries) -> None:
         """Enter the fits that the file has; DataError where it is another search's. A last line cut short by the
         end of its writer is dropped."""
         with open(self.path, "rb") as stream:
-            lines = stream.read().split(b"\n")
-        lines.pop()
-        self.whole = sum(len(line) + 1 for line in lines)
+            data = stream.read()
+        lines = data.split(b"\n")
+        self.whole, self._size = len(data) - len(lines.pop()), len(data)
         if not lines:
             raise DataError(self.path, 1, 1, "not the log of a search: it has no whole line")
         header = self._object(1, lines[0]).get("search")
@@ -141,7 +142,7 @@ class Journal:
 
     @contextmanager
     def opened(self, fresh: bool) -> Iterator[None]:
-        with continuing(self.path, 0 if fresh else self.whole) as self.stream:
+        with continuing(self.path, self.whole, self._size) as self.stream:
             if fresh:
                 self.write({"search": self.header})
             yield
