@@ -17,7 +17,7 @@ import marginlinear
 from marginlinear.cli.output import StatusLine, Trend, run, span
 
 ROOT = str(Path(marginlinear.__file__).parents[1])
-HARD = ["-s", "cs", "-c", "1e6", "-e", "1e-15", "--time-limit", "50"]
+HARD = ["-s", "cs", "--algorithm", "cd", "-c", "1e6", "-e", "1e-15", "--max-iter", "100000000", "--time-limit", "50"]
 
 
 @pytest.fixture
