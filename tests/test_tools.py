@@ -1148,6 +1148,13 @@ def test_parts_of_the_study_taken_together(tmp_path, monkeypatch):
         assert float(row[4]) == pytest.approx(less.mean(), abs=1e-4)
         assert row[5].split() == [f"{(gains > 0).sum()},", "0,", f"{(gains < 0).sum()}"]
         assert float(row[6]) == pytest.approx(wilcoxon(less, method="exact").pvalue, rel=0.01)
+    # A reference without an error leaves its set out.
+    perfect = [f"s9,{method},True,1,{error}" for method, error in (("l2svc", 0), ("odm", 0.5), ("ldm", 0))]
+    (tmp_path / "three.csv.xz").write_bytes(lzma.compress("\n".join([lines[0], *perfect]).encode()))
+    write("more.md", "one", "two", "three")
+    assert re.findall(r"^\d+ sets", (tmp_path / "more.md").read_text("utf-8"), re.MULTILINE) == ["10 sets", "9 sets"]
+    write("one.md", "three")
+    assert (tmp_path / "one.md").read_text("utf-8").startswith("# The sets of three\n")
     for parts, words in ((["none"], "none is not in"), (["one", "two", "one"], "s0, s1, s2, s3, s4")):
         with pytest.raises(SystemExit, match=words):
             write("none.md", *parts)

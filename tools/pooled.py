@@ -19,7 +19,7 @@ from tools.defaults import means
 
 
 def pooled(folder, parts, metric):
-    """Lines of a metric; none where no part has it."""
+    """Lines of a metric; none where fewer than two sets have it."""
     found, each = {}, []
     for part in parts:
         of_part, missing = means(folder, [part], metric)
@@ -31,11 +31,11 @@ def pooled(folder, parts, metric):
         each.append(dict.fromkeys(method for _, method in of_part))
     methods = [method for method in each[0] if all(method in one for one in each)]
     sets = [one for one in dict.fromkeys(one for one, _ in found) if all((one, method) in found for method in methods)]
-    if not sets:
-        return
     scores = np.array([[found[one, method] for method in methods] for one in sets])
-    if metric in ERRORS:
+    if metric in ERRORS and sets:
         scores = scores[scores[:, 0] > 0]
+    if len(scores) < 2:  # which no test over sets can tell anything of
+        return
     # Errors are compared as parts of the reference's, as margin-compare does.
     signed = -scores / scores[:, :1] if metric in ERRORS else scores
     ranking = S.friedman(signed)
@@ -65,7 +65,8 @@ def main():
     parser.add_argument("--study", type=Path, default=Path("docs/evidence/study"), help="where the parts' .csv.xz are")
     parser.add_argument("--write", type=Path, required=True, metavar="FILE")
     args = parser.parse_args()
-    lines = [f"# The sets of {', '.join(args.parts[:-1])} and {args.parts[-1]}", "",
+    first = ", ".join(args.parts[:-1])
+    lines = [f"# The sets of {first}{' and ' if first else ''}{args.parts[-1]}", "",
              *__doc__.split("\n\n")[2].strip().splitlines(), ""]
     for metric in KNOWN[False]:
         lines += pooled(args.study, args.parts, metric)

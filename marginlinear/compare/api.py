@@ -106,7 +106,7 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
         "repeats": repeats, "folds": folds, "seed": seed, "label_noise": label_noise, "rare": rare}, metric,
         select, scale, margins, journal, resume, threads, grids, common)
     plan, sources, contestants, kept, threads = given
-    with nullcontext() if kept is None else kept.opened(fresh=resume is None):
+    with nullcontext() if kept is None else kept.opened():
         found = run(plan, sources, contestants, given.known, threads, kept, executor,
                     P.check_function("progress", progress))
     entrants = [Entrant(one.label, one.described, one.key) for one in contestants]

@@ -132,9 +132,9 @@ class Journal:
                                 f"here {shown(what)}; give it another name, or start a new journal with --journal")
 
     @contextmanager
-    def opened(self, fresh: bool) -> Iterator[None]:
+    def opened(self) -> Iterator[None]:
         with continuing(self.path, self._whole, self._size) as self._stream:
-            if fresh:
+            if not self._whole:
                 self._write({"comparison": self.header})
             yield
 

@@ -648,7 +648,7 @@ def search(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | N
             entries.pop((p, fold), None)
     keep = keep and len(points) == 1 and not entries
     held: list[Fold] = []
-    with nullcontext() if journal is None else journal.opened(fresh=resume is None):
+    with nullcontext() if journal is None else journal.opened():
         predictions = np.empty(len(data.y)) if method.regression and len(points) == 1 and not entries else None
         for done in fits.run(todo):
             if predictions is not None:

@@ -141,9 +141,9 @@ class Journal:
         return self._error(1, f"the log of another search: its {name} is {value}, here it is {wanted!r}")
 
     @contextmanager
-    def opened(self, fresh: bool) -> Iterator[None]:
+    def opened(self) -> Iterator[None]:
         with continuing(self.path, self.whole, self._size) as self.stream:
-            if fresh:
+            if not self.whole:
                 self.write({"search": self.header})
             yield
 
