@@ -20,6 +20,7 @@ from scipy import sparse
 
 from marginlinear.errors import DataError
 from marginlinear.libsvm import dump_libsvm, libsvm_blocks, load_libsvm, read_libsvm
+from marginlinear.libsvm.parser import Block
 
 GOOD = (b"\xef\xbb\xbf# made by hand\n"
         b"+1 1:0.5 3:-1.25e-3 12345:7\r\n"
@@ -456,9 +457,14 @@ def test_progress(tmp_path):
     def stop(done, total, rows):
         raise RuntimeError("enough")
 
-    before = threading.active_count()
-    with pytest.raises(RuntimeError, match="enough"):
+    with no_thread_left(), pytest.raises(RuntimeError, match="enough"):
         read_libsvm(path, progress=stop, threads=3, _block_size=500)
+
+
+@contextlib.contextmanager
+def no_thread_left():
+    before = threading.active_count()
+    yield
     for _ in range(100):
         if threading.active_count() <= before:
             break
@@ -466,9 +472,37 @@ def test_progress(tmp_path):
     assert threading.active_count() <= before
 
 
+def test_a_failure_on_a_thread(tmp_path, monkeypatch):
+    class Failing(Block):
+        def parse(self):
+            if threading.current_thread() is not threading.main_thread():
+                raise MemoryError("no room")
+            time.sleep(0.001)
+            super().parse()
+
+    monkeypatch.setattr("marginlinear.libsvm.reader.Block", Failing)
+    path = tmp_path / "data.txt"
+    path.write_bytes(GOOD * 1000)
+    with no_thread_left(), pytest.raises(MemoryError, match="no room"):
+        read_libsvm(path, threads=3, _block_size=100)
+
+
+def test_an_interrupted_start_of_a_thread(tmp_path, monkeypatch):
+    def interrupted(work, count):
+        threading.Thread(target=work).start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("marginlinear.libsvm.reader.started", interrupted)
+    path = tmp_path / "data.txt"
+    path.write_bytes(GOOD * 1000)
+    with no_thread_left(), pytest.raises(KeyboardInterrupt):
+        read_libsvm(path, threads=2, _block_size=100)
+
+
 INTERRUPTED = """
-    import sys, threading, time
+    import faulthandler, sys, threading
     from marginlinear.libsvm import read_libsvm
+    faulthandler.dump_traceback_later(60, exit=True)
     print("ready", flush=True)
     try:
         read_libsvm("-", threads=int(sys.argv[1]))

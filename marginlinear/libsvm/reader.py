@@ -480,7 +480,7 @@ def parse_on_threads(lines: Lines, make: Callable[[], Block], threads: int) -> G
     from queue import Empty, SimpleQueue
 
     jobs: SimpleQueue[Block | None] = SimpleQueue()
-    done: SimpleQueue[None] = SimpleQueue()
+    done: SimpleQueue[Exception | None] = SimpleQueue()
     waiting: deque[Block] = deque()
     workers: list[Thread] = []
     spare = [block]
@@ -491,8 +491,12 @@ def parse_on_threads(lines: Lines, make: Callable[[], Block], threads: int) -> G
 
     def work() -> None:
         while (block := jobs.get()) is not None:
-            block.parse()
-            done.put(None)
+            wrong: Exception | None = None
+            try:
+                block.parse()
+            except Exception as error:
+                wrong = error
+            done.put(wrong)
 
     try:
         workers.extend(started(work, threads - 1))
@@ -513,11 +517,13 @@ def parse_on_threads(lines: Lines, make: Callable[[], Block], threads: int) -> G
                 try:
                     cast(Block, jobs.get_nowait()).parse()
                 except Empty:
-                    done.get()
+                    if (lost := done.get()) is not None:
+                        raise lost from None
         if failure is not None:
             raise failure
     finally:
-        for _ in workers:
+        # For all: one whose start was interrupted is not among the workers.
+        for _ in range(threads - 1):
             jobs.put(None)
         for worker in workers:
             worker.join()

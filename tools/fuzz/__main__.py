@@ -80,7 +80,7 @@ class Runner:
         count, own, clock = self.shared.get()[0], own_seconds(self.process.pid), time.monotonic()
         if count != self.seen[0]:
             self.seen = count, own, clock
-        elif count and (own - self.seen[1] > PATIENCE[0] or clock - self.seen[2] > PATIENCE[1]):
+        elif (count and own - self.seen[1] > PATIENCE[0]) or clock - self.seen[2] > PATIENCE[1]:
             self.process.send_signal(signal.SIGABRT)  # faulthandler tells where it was
             self.close()
             self.mourn(f"took more than {PATIENCE[0]} s")
