@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import HARD, has_text, until
 
 import marginlinear
 from marginlinear.cli.output import StatusLine, Trend, run, span
 
 ROOT = str(Path(marginlinear.__file__).parents[1])
-HARD = ["-s", "cs", "--algorithm", "cd", "-c", "1e6", "-e", "1e-15", "--max-iter", "100000000", "--time-limit", "50"]
 
 
 @pytest.fixture
@@ -41,20 +41,12 @@ def start(*arguments, program="train", ignored=(), **options):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=ignore)
 
 
-def until(condition):
-    for _ in range(3000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not happen within 30 s")
-
-
 @pytest.mark.parametrize("number, status, message", [
     (signal.SIGTERM, 143, b""), (signal.SIGHUP, 129, b""),
 ])
 def test_while_training(folder, number, status, message):
     with start(*HARD, "--log", "log", "d", "m") as process:
-        until(lambda: (folder / "log").exists() and (folder / "log").stat().st_size)
+        until(lambda: has_text(folder / "log"))
         began = time.monotonic()
         process.send_signal(number)
         assert process.wait(30) == status

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -577,7 +576,7 @@ def test_the_command_on_two_hosts(hosts, threads, tmp_path):
                     for host, where in ((here, address), (there, other))]
         code = f"from distributed import Client; Client(scheduler_file={str(file)!r}).wait_for_workers(2, 30)"
         subprocess.run([*here, sys.executable, "-c", code], check=True, timeout=60, **quiet)
-        script = [*here, Path(sys.executable).with_name("margin-train"), "-s", "l2svc", "--scheduler-file", str(file),
+        script = [*here, sys.executable, "-m", "marginlinear.cli.train", "-s", "l2svc", "--scheduler-file", str(file),
                   "--partitions", "2", "--algorithm", "accelerated", "-e", "1e-4", str(tmp_path / "part-*.svm")]
 
         with subprocess.Popen([*script, tmp_path / "model"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -13,11 +13,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from running import has_text, until
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "tools"
@@ -48,13 +48,6 @@ def parse(text):
         assert indices == sorted(set(indices)), line
         rows.append((int(label), {int(i): float(v) for i, v in (f.split(":") for f in features)}))
     return rows
-
-
-def wait_for(condition, what):
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.01)
 
 
 # make_synthetic
@@ -309,7 +302,7 @@ def test_fetch_interrupted_leaves_a_part_that_can_be_continued(server, tmp_path)
     process = subprocess.Popen([sys.executable, TOOLS / "fetch_data.py", ONE, "-o", tmp_path],
                                stderr=subprocess.PIPE)
     part = tmp_path / f"{ONE}.part"
-    wait_for(lambda: part.exists() and part.stat().st_size > 0, "the first bytes")
+    until(lambda: has_text(part))
     process.send_signal(signal.SIGINT)
     err = process.communicate(timeout=10)[1]
     assert process.returncode == 130
@@ -845,7 +838,7 @@ def test_bench_interrupted_leaves_no_process_behind(fakes, tmp_path):
     slow.write_text(f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 60\n")
     process = subprocess.Popen([sys.executable, TOOLS / "bench.py", "help", "--ours", slow.parent,
                                 "--cache", tmp_path / "cache"])
-    wait_for(pid.exists, "the fake to start")
+    until(pid.exists)
     process.send_signal(signal.SIGINT)
     assert process.wait(10) == 130
 
@@ -856,7 +849,7 @@ def test_bench_interrupted_leaves_no_process_behind(fakes, tmp_path):
             return True
         return Path(f"/proc/{pid.read_text().strip()}/stat").read_text().split()[2] == "Z"
 
-    wait_for(gone, "the end of the fake")
+    until(gone)
 
 
 # bench: the page of ratios

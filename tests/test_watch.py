@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import HARD, has_text, until
 from scipy import sparse
 
 import marginlinear as ml
@@ -290,9 +291,6 @@ def test_a_disk_that_is_full_does_not_end_the_fit(tmp_path, monkeypatch):
         assert ml.train(X, y, solver="cs", checkpoint=tmp_path / "c", checkpoint_seconds=0).info.converged
 
 
-HARD = ["-s", "cs", "-c", "1e6", "-e", "1e-15", "--time-limit", "50"]
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -309,8 +307,7 @@ def command(*arguments):
 def test_the_command_keeps_a_fit_and_goes_on(folder):
     with subprocess.Popen(command(*HARD, "--log", "log", "--checkpoint", "c", "d", "m"), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:
-        while not (Path("log").exists() and os.path.getsize("log")):
-            time.sleep(0.01)
+        until(lambda: has_text(folder / "log"))
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=60)
     assert process.returncode == 130
