@@ -4,12 +4,12 @@ import shutil
 import subprocess
 
 import numpy as np
+import oracles
 import pytest
 
 import marginlinear as ml
 from marginlinear.algorithms import pairs
 from marginlinear.cli import train as margin_train
-from tests import oracles
 
 libsvm = pytest.mark.skipif(shutil.which("svm-train") is None, reason="needs `apt-get install libsvm-tools`")
 GAMMA = 0.2

@@ -5,16 +5,16 @@ import shutil
 import subprocess
 
 import numpy as np
+import oracles
 import pytest
 from scipy import optimize, sparse
+from test_kernel_regression import GAMMA, coefficients, problem
 
 import marginlinear as ml
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.pairs import BETWEEN
 from marginlinear.cli import train as margin_train
 from marginlinear.data.kernels import KernelRows
-from tests import oracles
-from tests.test_kernel_regression import GAMMA, coefficients, problem
 
 libsvm = pytest.mark.skipif(shutil.which("svm-train") is None, reason="needs `apt-get install libsvm-tools`")
 RBF = {"kernel": "rbf", "gamma": GAMMA, "tol": 1e-8}

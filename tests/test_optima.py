@@ -6,12 +6,12 @@ SciPy.
 """
 
 import numpy as np
+import oracles
 import pytest
 from scipy import optimize
 
 import marginlinear as ml
 from marginlinear import registry
-from tests import oracles
 
 TOL = 1e-9
 m, d, k = 30, 3, 3

@@ -4,13 +4,13 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import oracles
 import pytest
 from scipy import sparse
 
 import marginlinear as ml
 from marginlinear import registry
 from marginlinear.cli import predict, train
-from tests import oracles
 
 METHODS = ("l1svr", "l2svr")
 
