@@ -676,7 +676,8 @@ def test_seconds_are_foreseen(monkeypatch):
 def test_seconds_of_more_rows():
     assert extrapolated([(100, 2.0)], 300) == 6
     assert extrapolated([(50, 9.0), (100, 2.0), (400, 5.0)], 1000) == pytest.approx(5 + 0.01 * 600)
-    assert extrapolated([(100, 1.0), (400, 8.0)], 1000) == pytest.approx(8 * 2.5**1.5)
+    assert extrapolated([(100, 1.0), (400, 5.0)], 1000) == pytest.approx(5 * 2.5 ** math.log(5, 4))
+    assert extrapolated([(100, 1.0), (400, 16.0)], 1000) == pytest.approx(16 * 2.5**1.5)
     assert extrapolated([(100, 1.0), (400, 0.9)], 1000) == pytest.approx(0.9)
     progress = margin_compare.Progress(margin_compare.StatusLine(True), False, Forecast(
         [Expected("a", "slow", 10, 1, 9.0), Expected("a", "quick", 10, 1, 1.0)], 2))

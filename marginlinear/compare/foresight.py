@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 SHARE, LEAST, MOST = 0.05, 0.25, 5.0
 # Rows of a first trial, at least; by what they grow from each to the next; chains of the grid in each.
 ROWS, FACTOR, CHAINS = 100, 4, 4
-# Seconds may grow by this power of the rows at most, as those of a kernel's products do.
-POWER = 2.0
+# Seconds may grow by this power of the rows at most: between those of a linear fit's sweeps, 1, and of a kernel's
+# products, 2, as two short times tell a power badly, and the rows to come may be a hundred times as many.
+POWER = 1.5
 
 
 class Expected(NamedTuple):
