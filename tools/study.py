@@ -63,7 +63,8 @@ OF_TEXT = ["l2svc", "l1svc", "logistic", "lssvm", "odm;mu=0,0.2,0.8;theta=0.2", 
            "rmm;margin_bound=2", "l1l2svc", "msv", "msvmav;alpha=10,1000;beta=0.001,0.1", "mamc"]
 FEW = ["l2svc", "logistic", "odm", LDM, "rmm"]
 KERNELS_MORE = ["vehicle2", "german", "titanic", "pbcseq", "svmguide1", "splice"]
-KERNELS_CLASSES = ["glass", "svmguide2", "vehicle"]
+KERNELS_CLASSES = ["glass", "svmguide2", "vehicle", "dna", "segment", "cornell", "digits",
+                   "isolet1560", "protein-val", "satimage", "webkb4"]
 KERNEL_MORE = ["l2svc", "l1svc", "odm;mu=0,0.2,0.8;theta=0.2", "ldm;lambda1=0,0.1mC;lambda2=0,0.1mC", "lssvm"]
 KERNEL_CLASSES = ["l2svc", "ovo=l2svc;multiclass=ovo", "cs", "mcodm;mu=0,0.2,0.8;theta=0.2"]
 KERNEL = ["l2svc", "l1svc", "odm", LDM, "rmm", "lssvm"]
@@ -104,8 +105,7 @@ PARTS = {
     "classes-wide": Part(WIDE, LONG, [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
     "classes-many": Part(MANY, LONG, [*ROWS, "--folds", "3", *SCORES_OF_CLASSES]),
     "joint-wide": Part(WIDE, BEYOND, [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
-    # mnist was told to take longer than all others together.
-    "joint-many": Part(MANY[:-1], [f"{one};norm=1.25,1.5" if one == "lpmcsvm" else one for one in BEYOND],
+    "joint-many": Part(MANY, [f"{one};norm=1.25,1.5" if one == "lpmcsvm" else one for one in BEYOND],
                        [*ROWS, "--folds", "3", *SCORES_OF_CLASSES]),
     "defaults-odm": Part(SMALL, ODM, HALF),
     "defaults-odm-large": Part(LARGE, ODM, ROWS),
@@ -139,9 +139,11 @@ PARTS = {
     "given": Part(GIVEN, LONG, TESTS),
     "given-text": Part(GIVEN_TEXT, NO_PAIRS, TESTS),
     # Rows of length 1, as text mostly is: there the best C of a logistic loss is large.
-    "given-text-unit": Part(GIVEN_TEXT, [f"{one};C=0.5,2,8,32,128,512,2048,8192" if one in ("logistic", "softmax")
-                                         else one for one in NO_PAIRS], TESTS_OF_TEXT),
-    "given-pairs": Part(GIVEN_TEXT[:2], ["l2svc", LONG[3]], TESTS_OF_TEXT),
+    "given-text-unit": Part(GIVEN_TEXT, [f"{one};C=0.5,2,8,32,128,512,2048,8192,32768,131072" if one in
+                                         ("logistic", "softmax") else one for one in NO_PAIRS], TESTS_OF_TEXT),
+    "given-text-joint": Part(GIVEN_TEXT, BEYOND, TESTS_OF_TEXT),
+    "given-pairs": Part(GIVEN_TEXT, ["l2svc", LONG[3]], TESTS_OF_TEXT),
+    "given-images": Part(["mnist"], [*LONG, *BEYOND[2:]], TESTS_OF_TEXT),
     "unseen": Part(UNSEEN, BINARY, [*HALF, *SCORES]),
     "unseen-noise-20": Part(UNSEEN, FEW, [*HALF, *SCORES, "--label-noise", "0.2"]),
     "unseen-rare": Part(UNSEEN_RARE, [*FEW, "msvmav"], [*HALF, *SCORES_OF_RARE]),
