@@ -145,7 +145,7 @@ def test_data_frames(client, frames):
 
 @pytest.mark.parametrize("column, words", [
     (["x"] * 6, r"chunk 0: X: column 'b' holds \S+: numbers"),
-    ([0.0, 1, 2, 3, 4, None], r"chunk 1: X: row 2, feature 1 is nan"),
+    ([0.0, 1, 2, 3, 4, None], r"chunk 1: X: row 2, column 'b' is nan"),
 ])
 def test_columns_that_are_no_numbers_are_named(client, frames, column, words):
     pandas, dd = frames

@@ -30,10 +30,12 @@ from marginlinear.data.arrays import (
     CSR,
     as_rows,
     held,
+    is_frame,
     is_sparse,
     is_stored,
     of_width,
     real_values,
+    require_finite,
     select_rows,
     shape_of,
 )
@@ -434,7 +436,8 @@ def checked(name: str, X: Any, y: Any, weights: Any, regression: bool) -> Part:
             if X is None:
                 return Part(None, np.empty(0), np.empty(0))
         require_unmasked(X, y)
-        X, y = rows_of(X), (targets_of if regression else labels_of)(y)
+        frame = X if is_frame(X) else None
+        X, y = X if is_stored(X) else held(X, finite=False), (targets_of if regression else labels_of)(y)
         m = shape_of(X)[0]
         if len(y) != m:
             raise ValueError(f"X has {m} rows, y has {len(y)} {'targets' if regression else 'labels'}")
@@ -445,24 +448,12 @@ def checked(name: str, X: Any, y: Any, weights: Any, regression: bool) -> Part:
         if not (is_sparse(X) or is_stored(X)):
             X = np.ascontiguousarray(real_values(X))
             with renumber_rows(kept):
+                if frame is not None:
+                    require_finite(frame, X)
                 as_rows(X, -1.0)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
     return Part(X, y, weights)
-
-
-def rows_of(X: Any) -> Any:
-    """X as `held` has it, or the Store."""
-    if is_stored(X):
-        return X
-    if not is_sparse(X) and hasattr(X, "columns"):
-        for column, dtype in X.dtypes.items():
-            if dtype.kind not in "biuf":
-                raise ValueError(f"X: column {column!r} holds {dtype}: numbers are needed; encode or drop it")
-        # Columns of several types would become objects.
-        single = len(X.columns) and all(dtype == np.float32 for dtype in X.dtypes)
-        X = X.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
-    return held(X)
 
 
 def together(parts: Sequence[Part], names: Sequence[str] | None = None) -> Part:
