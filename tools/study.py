@@ -147,7 +147,8 @@ PARTS = {
     # Rows of length 1, as text mostly is: there the best C of a logistic loss is large.
     "given-text-unit": Part(GIVEN_TEXT, [f"{one};C=0.5,2,8,32,128,512,2048,8192,32768,131072" if one in
                                          ("logistic", "softmax") else one for one in NO_PAIRS], TESTS_OF_TEXT),
-    "given-text-joint": Part(GIVEN_TEXT, BEYOND_LARGE, TESTS_OF_TEXT),
+    "given-text-joint": Part(GIVEN_TEXT, [f"{one};norm=1.25,1.5" if one == "lpmcsvm" else one for one in BEYOND_LARGE],
+                             TESTS_OF_TEXT),
     "given-pairs": Part(GIVEN_TEXT, ["l2svc", LONG[3]], TESTS_OF_TEXT),
     "given-images": Part(["mnist"], [*LONG, *BEYOND_LARGE[2:]], TESTS_OF_TEXT),
     "unseen": Part(UNSEEN, BINARY, [*HALF, *SCORES]),
