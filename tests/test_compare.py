@@ -627,7 +627,7 @@ class Clock:
     the point's C, and as much for the last fit."""
 
     SECOND = 3e-5
-    label, key, described, regression = "clocked", {}, "clocked", False
+    label, key, described, regression, power = "clocked", {}, "clocked", False, 1.0
 
     def __init__(self):
         self.now, self.searched = 0.0, []
@@ -674,11 +674,12 @@ def test_seconds_are_foreseen(monkeypatch):
 
 
 def test_seconds_of_more_rows():
-    assert extrapolated([(100, 2.0)], 300) == 6
-    assert extrapolated([(50, 9.0), (100, 2.0), (400, 5.0)], 1000) == pytest.approx(5 + 0.01 * 600)
-    assert extrapolated([(100, 1.0), (400, 5.0)], 1000) == pytest.approx(5 * 2.5 ** math.log(5, 4))
-    assert extrapolated([(100, 1.0), (400, 16.0)], 1000) == pytest.approx(16 * 2.5**1.5)
-    assert extrapolated([(100, 1.0), (400, 0.9)], 1000) == pytest.approx(0.9)
+    assert extrapolated([(100, 2.0)], 300, 2.0) == 6
+    assert extrapolated([(50, 9.0), (100, 2.0), (400, 5.0)], 1000, 2.0) == pytest.approx(5 + 0.01 * 600)
+    assert extrapolated([(100, 1.0), (400, 8.0)], 1000, 2.0) == pytest.approx(8 * 2.5**1.5)
+    assert extrapolated([(100, 1.0), (400, 20.0)], 1000, 2.0) == pytest.approx(20 * 2.5**2)
+    assert extrapolated([(100, 1.0), (400, 20.0)], 1000, 1.0) == pytest.approx(20 * 2.5)
+    assert extrapolated([(100, 1.0), (400, 0.9)], 1000, 2.0) == pytest.approx(0.9)
     progress = margin_compare.Progress(margin_compare.StatusLine(True), False, Forecast(
         [Expected("a", "slow", 10, 1, 9.0), Expected("a", "quick", 10, 1, 1.0)], 2))
     assert progress.left(0) == pytest.approx(50)

@@ -125,6 +125,11 @@ class Contestant(Protocol):
         """Whether it learns numbers; None: what it is given."""
         ...
 
+    @property
+    def power(self) -> float:
+        """The power of the rows by which its seconds grow, at most: 1 of a linear model, 2 of products of all rows."""
+        ...
+
     def unfit(self, task: Task) -> str | None:
         """Why it does not fit the rows; None where it does."""
         ...

@@ -57,6 +57,7 @@ class External(ABC):
     label: str
     fixed: dict[str, Any]
     grid: dict[str, list[Any]]
+    power: float = 2.0
 
     def points(self, task: Task) -> list[dict[str, Any]]:
         return [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
@@ -331,6 +332,7 @@ class Liblinear(External):
     """LIBLINEAR's program, with options; C is `-c`, and of regression p is `-p`."""
 
     SOLVERS = (*range(8), 11, 12, 13)
+    power = 1.0
 
     def __init__(self, options: list[str], fixed: Mapping[str, Any], grid: Mapping[str, list[Any]],
                  label: str) -> None:

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 SHARE, LEAST, MOST = 0.05, 0.25, 5.0
 # Rows of a first trial, at least; by what they grow from each to the next; chains of the grid in each.
 ROWS, FACTOR, CHAINS = 100, 4, 4
-# Seconds may grow by this power of the rows at most: between those of a linear fit's sweeps, 1, and of a kernel's
-# products, 2, as two short times tell a power badly, and the rows to come may be a hundred times as many.
-POWER = 1.5
 
 
 class Expected(NamedTuple):
@@ -154,11 +151,11 @@ def _timed(plan: Plan, data: Dataset, method: Contestant, trials: int, first: bo
         folds = plan.design.folds
         fits = part.count * folds + 1 if part.count > 1 else 1
         found.append((n, cost + trial["seconds"]["select"] * (part.share * folds - 1)))
-        ahead = extrapolated(found, m)
+        ahead = extrapolated(found, m, method.power)
         following = ahead if n == m else cost * min(FACTOR, m / n)
         if spent + following > min(max(LEAST, SHARE * trials * ahead), MOST):
             break
-    return fits, extrapolated(found, m) if found else 0.0
+    return fits, extrapolated(found, m, method.power) if found else 0.0
 
 
 def _measured(plan: Plan, data: Dataset, method: Contestant) -> tuple[float, Trial]:
@@ -181,16 +178,17 @@ def _sizes(m: int) -> Iterator[int]:
         yield -(-m // FACTOR**power)
 
 
-def extrapolated(found: Sequence[tuple[int, float]], m: int) -> float:
-    """Seconds for m rows, of (rows, seconds) of ever more rows."""
+def extrapolated(found: Sequence[tuple[int, float]], m: int, most: float) -> float:
+    """Seconds for m rows, of (rows, seconds) of ever more rows, by which they grow with the power `most` at most: what
+    few rows take longer for is not that they are more, but that they are fitted more closely."""
     n, seconds = found[-1]
     if len(found) == 1:
         return seconds * m / n
     fewer, before = found[-2]
     growth = max(1.0, seconds / before)
-    power = min(math.log(growth) / math.log(n / fewer), POWER)
+    power = math.log(growth) / math.log(n / fewer)
     if power > 1:
-        return float(seconds * (m / n) ** power)
+        return float(seconds * (m / n) ** min(power, most))
     return seconds + max(0.0, seconds - before) / (n - fewer) * (m - n)
 
 
@@ -238,6 +236,10 @@ class Part:
     @property
     def regression(self) -> bool | None:
         return self.inner.regression
+
+    @property
+    def power(self) -> float:
+        return self.inner.power
 
     def unfit(self, task: Task) -> str | None:
         return self.inner.unfit(task)

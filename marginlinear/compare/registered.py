@@ -64,6 +64,10 @@ class Registered:
     def regression(self) -> bool:
         return self.method.regression
 
+    @property
+    def power(self) -> float:
+        return 2.0 if P.KERNEL.name in {**self.fixed, **self.grid} else 1.0
+
     def unfit(self, task: Task) -> str | None:
         if self.lacking:
             return f"{self.method.name} has no {', '.join(self.lacking)}"

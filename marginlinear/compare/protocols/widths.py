@@ -37,6 +37,10 @@ class OfWidths:
     def regression(self) -> bool | None:
         return self.inner.regression
 
+    @property
+    def power(self) -> float:
+        return self.inner.power
+
     def unfit(self, task: Task) -> str | None:
         return self.inner.unfit(task)
 
