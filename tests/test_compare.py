@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from marginlinear.compare.foresight import Expected, extrapolated
 from marginlinear.compare.grids import AXES, grid_of
 from marginlinear.compare.measures import Predictions, measure
 from marginlinear.compare.methods import contestant_of
+from marginlinear.compare.report import choices
 from marginlinear.compare.sets import Arrays
 from marginlinear.data.columns import read_csv
 from marginlinear.errors import DataError
@@ -706,3 +708,12 @@ def test_a_dry_run(tmp_path, monkeypatch, capsys):
     line = capsys.readouterr().out.splitlines()[3].split("|")
     seconds = sum(sum(trial["seconds"].values()) for trial in trials if trial["method"] == "lpmcsvm") / 3
     assert line[3:5] == [" 2      ", " 18   "] and float(line[5]) == pytest.approx(2 * seconds, rel=0.01)
+
+
+def test_values_that_were_chosen():
+    few, many = {0.5: 3, 0.25: 1}, {1 / k: 1 for k in range(1, 22)}
+    lines = list(choices(SimpleNamespace(choices=lambda: {"a": {"C": few, "kernel": {"rbf": 3, "poly": 1}},
+                                                          "b": {"gamma": many}})))
+    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[-3:]] == [
+        ["a", "C", "4", "0.25: 1, 0.5: 3"], ["a", "kernel", "4", "poly: 1, rbf: 3"],
+        ["b", "gamma", "21", "0.04762 to 1, median 0.09091"]]

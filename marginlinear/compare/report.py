@@ -12,12 +12,14 @@ from marginlinear.compare.measures import ERRORS, TITLES
 from marginlinear.compare.statistics import deviation_of, mean_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from marginlinear.compare.result import Comparison
 
 BETTER, WORSE = "●", "○"
 DASH = "-"
+# Different values of a parameter that are told one by one; a grid of the registry has fewer.
+SHOWN = 20
 
 
 def markdown(found: Comparison) -> str:
@@ -132,15 +134,21 @@ def choices(found: Comparison) -> Iterator[str]:
     rows = []
     for method, params in found.choices().items():
         for name, counts in params.items():
-            total = sum(counts.values())
-            shown = ", ".join(f"{_value(value)}: {count}" for value, count in sorted(
-                counts.items(), key=lambda item: (isinstance(item[0], str), item[0])))
-            rows.append([method, name, str(total), shown])
+            rows.append([method, name, str(sum(counts.values())), _counted(counts)])
     if rows:
         yield ""
         yield "## What was chosen"
         yield ""
         yield from markdown_table([["method", "parameter", "trials", "value: times"], *rows])
+
+
+def _counted(counts: Mapping[Any, int]) -> str:
+    """Values, and how often each was chosen; of ever other ones, as widths that follow from the rows, their range."""
+    values = sorted(counts, key=lambda value: (isinstance(value, str), value))
+    if len(values) <= SHOWN:
+        return ", ".join(f"{_value(value)}: {counts[value]}" for value in values)
+    each = [value for value in values for _ in range(counts[value])]
+    return f"{_value(values[0])} to {_value(values[-1])}, median {_value(each[len(each) // 2])}"
 
 
 def _cost(found: Comparison) -> Iterator[str]:
