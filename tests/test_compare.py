@@ -682,6 +682,8 @@ def test_seconds_of_more_rows():
     assert extrapolated([(100, 1.0), (400, 20.0)], 1000, 2.0) == pytest.approx(20 * 2.5**2)
     assert extrapolated([(100, 1.0), (400, 20.0)], 1000, 1.0) == pytest.approx(20 * 2.5)
     assert extrapolated([(100, 1.0), (400, 0.9)], 1000, 2.0) == pytest.approx(0.9)
+    for text, power in (("l2svc", 1), ("l2svc;kernel=rbf", 2), ("l2svc;kernel=linear,rbf", 2)):
+        assert contestant_of(text).power == power
     progress = margin_compare.Progress(margin_compare.StatusLine(True), False, Forecast(
         [Expected("a", "slow", 10, 1, 9.0), Expected("a", "quick", 10, 1, 1.0)], 2))
     assert progress.left(0) == pytest.approx(50)

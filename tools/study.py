@@ -55,7 +55,7 @@ JOINT = ["l2svc", "l1svc", "logistic", "ovo=l2svc;multiclass=ovo", "odm", "cs", 
          "topk", "m3svm;norm=2,4", "ism3;norm=2,4"]
 TEXT = JOINT[:9]
 BEYOND = ["l2svc", "cs", *JOINT[9:]]
-# Without m3svm, a fit of which takes up to minutes on text and on 60,000 rows.
+# Without m3svm, a fit of which takes up to half a minute on text.
 BEYOND_LARGE = [one for one in BEYOND if not one.startswith("m3svm")]
 # Where a fit takes seconds, 3 folds and a quarter of the points of odm and mcodm.
 LONG = [f"{one};mu=0,0.2,0.8;theta=0.2" if one in ("odm", "mcodm") else one for one in TEXT]
@@ -66,7 +66,7 @@ OF_TEXT = ["l2svc", "l1svc", "logistic", "lssvm", "odm;mu=0,0.2,0.8;theta=0.2", 
 FEW = ["l2svc", "logistic", "odm", LDM, "rmm"]
 KERNELS_MORE = ["vehicle2", "german", "titanic", "pbcseq", "svmguide1", "splice"]
 KERNELS_CLASSES = ["glass", "svmguide2", "vehicle", "dna"]
-# Where fits of all classes at once take minutes.
+# Where a trial of cs takes a minute, and one of mcodm five.
 KERNELS_CLASSES_MORE = ["segment", "cornell", "digits", "isolet1560", "protein-val", "webkb4", "satimage"]
 KERNEL_MORE = ["l2svc", "l1svc", "odm;mu=0,0.2,0.8;theta=0.2", "ldm;lambda1=0,0.1mC;lambda2=0,0.1mC", "lssvm"]
 KERNEL_CLASSES = ["l2svc", "ovo=l2svc;multiclass=ovo", "cs", "mcodm;mu=0,0.2,0.8;theta=0.2"]

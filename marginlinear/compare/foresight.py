@@ -179,8 +179,8 @@ def _sizes(m: int) -> Iterator[int]:
 
 
 def extrapolated(found: Sequence[tuple[int, float]], m: int, most: float) -> float:
-    """Seconds for m rows, of (rows, seconds) of ever more rows, by which they grow with the power `most` at most: what
-    few rows take longer for is not that they are more, but that they are fitted more closely."""
+    """Seconds for m rows, of (rows, seconds) of ever more rows; they grow by the power `most` of the rows at most, as
+    two short times may tell of more."""
     n, seconds = found[-1]
     if len(found) == 1:
         return seconds * m / n
