@@ -80,6 +80,22 @@ def test_fmm_with_a_constant_and_sparse_rows():
     assert (found.predict(X) == y).mean() > 0.8 and found.margin_ < 0
 
 
+@pytest.mark.parametrize("constant", [False, True])
+def test_fmm_with_a_kernel_is_that_of_its_coordinates(constant):
+    X, y = two(7, shift=0.5)
+    K = np.exp(-0.4 * ((X[:, None] - X) ** 2).sum(axis=2))
+    Z = np.linalg.cholesky(K + 1e-13 * np.eye(len(y)))
+    found = fmm.FMM(steps=200, fit_intercept=constant, kernel="rbf", gamma=0.4).fit(X, y)
+    same = fmm.FMM(steps=200, fit_intercept=constant).fit(Z, y)
+    assert found.margin_ == pytest.approx(same.margin_) and found.bound_ == pytest.approx(same.bound_)
+    assert 0 < found.margin_ < found.bound_
+    assert found.decision_function(X) == pytest.approx(same.decision_function(Z))
+    assert found.margin_ == pytest.approx((y * found.decision_function(X)).min())
+    a = found.coef_
+    assert a @ (K + constant) @ a == pytest.approx(1) and found.intercept_ == pytest.approx(constant * a.sum())
+    assert (found.predict(sparse.csr_matrix(X)) == y).all()
+
+
 def classes(seed, k, m=24):
     rng = np.random.default_rng(seed)
     y = np.arange(m) % k

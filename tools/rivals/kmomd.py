@@ -14,8 +14,9 @@ gradient at g, the least of h'(v - g) over the simplices' corners bounds how far
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tools.rivals.gram import gram
 
 
 class KMOMD(ClassifierMixin, BaseEstimator):
@@ -48,7 +49,7 @@ class KMOMD(ClassifierMixin, BaseEstimator):
         if len(self.classes_) != 2:
             raise ValueError(f"y has {len(self.classes_)} classes: KMOMD is for two")
         sign = 2.0 * codes - 1
-        K = self._gram(X, X)
+        K = gram(X, X, self.kernel, self.gamma)
         Q = (1 - self.lam) * K * np.outer(sign, sign)
         Q.flat[:: len(Q) + 1] += self.lam
         g, self.n_iter_, self.objective_, self.certificate_ = nearest(Q, codes, self.tol, self.max_iter)
@@ -59,14 +60,10 @@ class KMOMD(ClassifierMixin, BaseEstimator):
     def decision_function(self, X):
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return self._gram(X, self.X_) @ self.coef_ - self.offset_
+        return gram(X, self.X_, self.kernel, self.gamma) @ self.coef_ - self.offset_
 
     def predict(self, X):
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
-
-    def _gram(self, X, Z):
-        of_rbf = {"gamma": self.gamma} if self.kernel == "rbf" else {}
-        return pairwise_kernels(X, Z, metric=self.kernel, **of_rbf)
 
 
 def nearest(Q, codes, tol, max_iter):
