@@ -173,8 +173,12 @@ class Columns:
             where = "" if self.given else f": class number {positive} against {negative}, in the order of the labels"
             raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}{where})") from error
         state, column = solution.state, self.weights[:, at]
-        if which is None or not self.problem.rows.is_gram:
+        if which is None:
             column[:] = solution.weights[:, 0]
+        elif not self.problem.rows.is_gram:
+            # Of text few rows have few of the features, and the values of a column lie far apart.
+            there = np.flatnonzero(solution.weights[:, 0])
+            column[there] = solution.weights[there, 0]
         else:
             column[which] = solution.weights[:len(which), 0]
             column[self.problem.rows.m:] = solution.weights[len(which):, 0]
