@@ -121,7 +121,8 @@ def test_blocks_run(page, commands, tmp_path, monkeypatch):
     for kind, code, printed, line in runnable(page):
         where = f"{page.relative_to(ROOT)}:{line}"
         if kind == "sh":
-            done = subprocess.run(["bash", "-euo", "pipefail", "-c", code], capture_output=True, text=True, timeout=60)
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", code], capture_output=True, text=True,
+                                  timeout=240)
             assert done.returncode == 0, f"{where}: status {done.returncode}\n{done.stderr}"
             out = done.stdout
         else:
