@@ -419,11 +419,15 @@ def test_pivoted_cholesky(m, rank):
             msvmav.pivoted_cholesky(K, Budget(None, None, cancel=cancel))
 
 
-def test_the_form_goes_by_shape():
-    def form(m, d, nnz):
-        return msvmav.form_of(type("Shape", (), {"m": m, "d": d, "nnz": nnz}))
+def test_the_form_goes_by_shape_and_beta():
+    def form(m, d, nnz, spread=100.0):
+        return msvmav.form_of(type("Shape", (), {"m": m, "d": d, "nnz": nnz}), spread)
 
     assert form(32561, 124, 451592) is msvmav.Primal
     assert form(300, 50_000, 30_000) is msvmav.Dual
     assert form(18_846, 1_664_476, 7_720_225) is msvmav.Iterative
     assert form(60_000, 781, 8_971_260) is msvmav.Primal
+    # The smaller beta, the more steps of conjugate gradients; the more rows, the longer their sum takes.
+    assert form(1245, 1245, 1245**2, 1) is msvmav.Iterative
+    assert form(1245, 1245, 1245**2, 1000) is msvmav.Primal
+    assert form(20_000, 1000, 1_000_000, 1000) is msvmav.Iterative

@@ -56,9 +56,9 @@ HARDLY, LAST = 0.01, 10
 SAME = 1e-3
 # The least default of alpha and beta, where the squares of the rows vanish.
 TINY = 1e-200
-# A d x d or m x m system is factorised up to this size, and beyond where it costs no more operations than this many for
-# each stored value; never above the last size.
-SMALL, OPERATIONS, LARGE = 500, 200, 2000
+# A d x d or m x m system is factorised up to this size, and a d x d one beyond where that costs no more operations than
+# this many for each stored value and root of a condition number; never above the last size.
+SMALL, OPERATIONS, LARGE = 500, 60, 2000
 # Stored values of a chunk for one thread, about 1 ms. Rows that are added in parts have so many values a part for each
 # value of its sum, and make no fewer than so many parts.
 CHUNK, SHARE, PARTS = 2**18, 8, 8
@@ -90,7 +90,7 @@ class MSVMAvFit:
         self.y = np.where(problem.y[order] == 1, 1.0, -1.0)
         self.p = self.weights[order] / self.weights.sum()
         with np.errstate(over="ignore"):
-            square = self.p @ np.asarray(rows.sqnorms())
+            square = float(self.p @ np.asarray(rows.sqnorms()))
         if not math.isfinite(square):
             raise ValueError("X: the squares of the values overflow when summed: scale the features")
         self.alpha = params["alpha"] or max(TINY, ALPHA * math.sqrt(square))
@@ -100,7 +100,7 @@ class MSVMAvFit:
                              "classes have the same sum of rows; weigh the classes or rows differently, or give a "
                              "bias feature (bias = 1) where the classes are of different size")
         beta = params["beta"] or max(TINY, BETA * square)
-        self.form = (form or form_of(rows))(self.passes, self.p, beta, self.budget)
+        self.form = (form or form_of(rows, square / beta))(self.passes, self.p, beta, self.budget)
         self.cycle = Cycle()
 
     def solution(self) -> Solution:
@@ -310,16 +310,19 @@ def rows_with(rows: Rows, values: float) -> int:
     return max(1, int(values * rows.m / (1 + rows.nnz)))
 
 
-def form_of(rows: Rows) -> type[Form]:
-    """The class for step A, by the shape of the rows.
+def form_of(rows: Rows, spread: float) -> type[Form]:
+    """The class for step A, by the shape of the rows; `spread` is sum_i p_i ||x_i||^2 / beta.
 
-    A factorisation costs n^3/3 operations a round, n = min(d, m), and does not feel the scale of the features;
-    conjugate gradients cost some tens of passes over the stored values.
+    A d x d factorisation costs d^3/3 operations, and what is factorised is summed up from m x d matrices, of which ten
+    cost as much as one that is factorised: all of it is done in blocks. Conjugate gradients are passes over the stored
+    values, in number as the root of the condition number, which is 1 + spread at most. An m x m system is factorised
+    anew in nearly every round.
     """
-    n = min(rows.d, rows.m)
-    if n <= SMALL or (n <= LARGE and n**3 / 3 <= OPERATIONS * rows.nnz):
-        return Primal if rows.d <= rows.m else Dual
-    return Iterative
+    d, m = rows.d, rows.m
+    if min(d, m) <= SMALL:
+        return Primal if d <= m else Dual
+    cheap = d**2 * (d / 3 + m / 10) <= OPERATIONS * rows.nnz * math.sqrt(1 + spread)
+    return Primal if d <= min(m, LARGE) and cheap else Iterative
 
 
 class Form(Protocol):
