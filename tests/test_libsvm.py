@@ -482,7 +482,7 @@ def test_a_failure_on_a_thread(tmp_path, monkeypatch):
 
     monkeypatch.setattr("marginlinear.libsvm.reader.Block", Failing)
     path = tmp_path / "data.txt"
-    path.write_bytes(GOOD * 1000)
+    path.write_bytes(b"1 1:0.5 7:2\n" * 10_000)
     with no_thread_left(), pytest.raises(MemoryError, match="no room"):
         read_libsvm(path, threads=3, _block_size=100)
 
@@ -494,7 +494,7 @@ def test_an_interrupted_start_of_a_thread(tmp_path, monkeypatch):
 
     monkeypatch.setattr("marginlinear.libsvm.reader.started", interrupted)
     path = tmp_path / "data.txt"
-    path.write_bytes(GOOD * 1000)
+    path.write_bytes(b"1 1:0.5 7:2\n" * 10_000)
     with no_thread_left(), pytest.raises(KeyboardInterrupt):
         read_libsvm(path, threads=2, _block_size=100)
 
