@@ -145,6 +145,10 @@ def test_what_is_refused():
     for rival in (kmomd.KMOMD(), fmm.FMM()):
         with pytest.raises(ValueError, match="3 classes"):
             rival.fit(X, y)
+    # scikit-learn has kernels whose parameters these do not pass on.
+    for rival in (kmomd.KMOMD(kernel="poly"), fmm.FMM(kernel="precomputed")):
+        with pytest.raises(ValueError, match=r"kernel = .* is not allowed: give 'linear' or 'rbf'"):
+            rival.fit(*two(0))
     with pytest.raises(ValueError, match="lam = 0 is not allowed"):
         kmomd.KMOMD(lam=0).fit(*two(0))
 

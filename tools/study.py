@@ -55,7 +55,7 @@ JOINT = ["l2svc", "l1svc", "logistic", "ovo=l2svc;multiclass=ovo", "odm", "cs", 
          "topk", "m3svm;norm=2,4", "ism3;norm=2,4"]
 TEXT = JOINT[:9]
 BEYOND = ["l2svc", "cs", *JOINT[9:]]
-# Without m3svm, a fit of which takes up to half a minute on text.
+# Without m3svm, a fit of which takes up to a minute on text.
 BEYOND_LARGE = [one for one in BEYOND if not one.startswith("m3svm")]
 # Where a fit takes seconds, 3 folds and a quarter of the points of odm and mcodm.
 LONG = [f"{one};mu=0,0.2,0.8;theta=0.2" if one in ("odm", "mcodm") else one for one in TEXT]
