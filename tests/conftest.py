@@ -1,5 +1,6 @@
 """Data in every storage that `train` takes."""
 
+import fcntl
 import importlib.util
 import os
 import signal
@@ -44,10 +45,16 @@ def signals_are_heard():
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory):
     """Handles on the engines' inline kernels: kernels.pyx, compiled as setup.py compiles the engines."""
-    folder = tmp_path_factory.mktemp("kernels")
-    subprocess.run([sys.executable, "setup.py", "--quiet", "build_test_kernels", "--build-lib", folder, "--build-temp",
-                    folder], cwd=Path(__file__).parent.parent, check=True)
-    file, = folder.glob("kernels.*.*")
+    # Processes of pytest-xdist have their folders in one, and compile them once.
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not list(folder.glob("kernels.*.so")):
+            subprocess.run([sys.executable, "setup.py", "--quiet", "build_test_kernels", "--build-lib", folder,
+                            "--build-temp", folder], cwd=Path(__file__).parent.parent, check=True)
+    file, = folder.glob("kernels.*.so")
     spec = importlib.util.spec_from_file_location("kernels", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -39,7 +39,7 @@ def sets_smaller_than_the_problem(monkeypatch):
     monkeypatch.setattr(active_sets, "MOST", 220)
 
 
-@pytest.mark.parametrize("C", [0.1, 3.0, 30.0])
+@pytest.mark.parametrize("C", [0.1, 3.0, 10.0])
 def test_hinge_has_the_objective_of_its_model_and_the_optimum_of_sweeps(C):
     X, y = problem()
     model = trained(X, y, "cs", C=C)
@@ -60,7 +60,7 @@ def test_hinge_has_the_objective_of_its_model_and_the_optimum_of_sweeps(C):
     assert model.info.objective == pytest.approx(swept.info.objective, rel=2e-6)
 
 
-@pytest.mark.parametrize("C", [0.3, 30.0])
+@pytest.mark.parametrize("C", [0.3, 10.0])
 @pytest.mark.parametrize("norm", [1.0, 1.3])
 def test_other_norms_have_the_certificate_of_their_definition(norm, C):
     X, y = problem()
@@ -111,12 +111,12 @@ def test_a_crawl_is_left_to_sweeps_over_all_rows(monkeypatch):
     monkeypatch.setattr(active_sets, "CRAWL", 2)
     X, y = problem()
     for solver in ("cs", "mcodm"):
-        model = trained(X, y, solver, C=30.0)
+        model = trained(X, y, solver, C=10.0)
         assert model.info.converged
         assert model.info.algorithm == "accelerated"
         assert model.info.n_iter > 2
-    swept = trained(X, y, "cs", C=30.0, algorithm="cd")
-    assert trained(X, y, "cs", C=30.0).info.objective == pytest.approx(swept.info.objective, rel=2e-6)
+    swept = trained(X, y, "cs", C=10.0, algorithm="cd")
+    assert trained(X, y, "cs", C=10.0).info.objective == pytest.approx(swept.info.objective, rel=2e-6)
 
 
 def test_most_rows_free_are_left_to_sweeps_over_all_rows(monkeypatch):
