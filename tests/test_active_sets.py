@@ -113,7 +113,7 @@ def test_a_crawl_is_left_to_sweeps_over_all_rows(monkeypatch):
     for solver in ("cs", "mcodm"):
         model = trained(X, y, solver, C=10.0)
         assert model.info.converged
-        assert model.info.algorithm == "accelerated"
+        assert model.info.algorithm in ("accelerated", "newton")
         assert model.info.n_iter > 2
     swept = trained(X, y, "cs", C=10.0, algorithm="cd")
     assert trained(X, y, "cs", C=10.0).info.objective == pytest.approx(swept.info.objective, rel=2e-6)
@@ -122,7 +122,7 @@ def test_a_crawl_is_left_to_sweeps_over_all_rows(monkeypatch):
 def test_most_rows_free_are_left_to_sweeps_over_all_rows(monkeypatch):
     monkeypatch.setattr(active_sets, "MOST", 60)
     X, y = problem()
-    fits = [trained(X, y, "mcodm", C=3.0, mu=0.0, cache=cache) for cache in (1, 200)]
+    fits = [trained(X, y, "mcodm", C=3.0, mu=0.0, cache=cache) for cache in (0.5, 1)]
     assert all(fit.info.converged and fit.info.algorithm == "accelerated" for fit in fits)
     swept = trained(X, y, "mcodm", C=3.0, mu=0.0, algorithm="cd")
     assert fits[0].info.objective == pytest.approx(swept.info.objective, rel=2e-6)

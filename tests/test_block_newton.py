@@ -8,7 +8,7 @@ from scipy import sparse
 
 import marginlinear as ml
 from marginlinear._core.block_cd import BlockCD
-from marginlinear._core.block_newton import BlockNewton
+from marginlinear._core.block_newton import BlockNewton, GramBlockNewton
 from marginlinear._core.rows import Rows
 
 METHODS = [("mcodm", {}), ("mcodm", {"mu": 0.0}), ("mcodm", {"outer": "paper"}), ("cs", {}), ("lpmcsvm", {"norm": 1.2})]
@@ -39,11 +39,11 @@ def objective(W, X, y, solver, C, mu=0.8, theta=0.2):
     return half + C / (1 - theta) ** 2 * (low**2 + mu * high**2).sum()
 
 
-def engine_of(loss, X, y, k, seed=0):
+def engine_of(loss, X, y, k, seed=0, make=Rows.from_dense):
     rng = np.random.default_rng(seed)
-    engine = BlockCD(Rows.from_dense(X), y.astype(np.int32), k, rng.uniform(0.5, 2, len(y)),
-                     loss="hinge" if loss in HINGES else "squared", low=1.0 if loss in HINGES else 0.8, high=1.1,
-                     mu=0.7, norm=1.2 if loss == "norm" else 2.0)
+    engine = BlockCD(make(X), y.astype(np.int32), k, rng.uniform(0.5, 2, len(y)),
+                     loss="hinge" if loss in HINGES else "sum" if loss == "sum" else "squared",
+                     low=1.0 if loss in HINGES else 0.8, high=1.1, mu=0.7, norm=1.2 if loss == "norm" else 2.0)
     for _ in range(3):
         engine.sweep()
         engine.adapt()
@@ -52,6 +52,22 @@ def engine_of(loss, X, y, k, seed=0):
     elif loss == "fixed":
         engine.fix_references(engine.best_rivals()[1])
     return engine
+
+
+@pytest.mark.parametrize("loss", ["hinge", "sum", "lower", "rival", "fixed"])
+@pytest.mark.parametrize("k", [2, 5])
+def test_steps_over_gram_rows_are_those_over_features(loss, k):
+    X, y = problem(m=60, k=k)
+    features = BlockNewton(engine_of(loss, X, y, k))
+    gram = GramBlockNewton(engine_of(loss, X @ X.T, y, k, make=Rows.from_gram))
+    for _ in range(8):
+        for newton in (features, gram):
+            newton.step()
+        scores, coefficients = np.asarray(gram.W).reshape(2, len(y), k)
+        assert np.allclose(scores, X @ np.asarray(features.W).reshape(-1, k), rtol=1e-6, atol=1e-6)
+        assert np.allclose(X @ X.T @ coefficients, scores, atol=1e-9)
+        assert gram.value == pytest.approx(features.value, rel=1e-8)
+        assert gram.g == features.g
 
 
 @pytest.mark.parametrize("loss", ["hinge", "norm", "lower", "rival", "fixed"])

@@ -66,6 +66,62 @@ def test_optimum_is_that_of_the_sweeps(solver, params, C):
     assert steps.n_iter < sweeps.n_iter
 
 
+@pytest.mark.parametrize("C", [0.1, 5.0, 300.0])
+@pytest.mark.parametrize(("solver", "params"), [("cs", {}), ("ww", {}), ("mcodm", {"mu": 0.0}), ("mcodm", {})])
+def test_joint_methods(solver, params, C):
+    """The weights of the duals, the certificate from the formulas and, of convex ones, the optimum of the sweeps."""
+    X, y = problem(m=120)
+    y = y + (X[:, 2] > 0.5)
+    known = {"solver": solver, "kernel": "rbf", "gamma": GAMMA, "C": C, "bias": -1, "theta": THETA, **params}
+    if solver != "mcodm":
+        del known["theta"]
+    model = ml.train(X, y, algorithm="newton", tol=1e-6, **known)
+    info = model.info
+    assert (info.status, info.algorithm) == ("converged", "newton")
+    W = np.zeros((len(y), 3))
+    W[model.support_indices] = model.dual_coef
+    rows = np.arange(len(y))
+    scores = oracles.rbf(X, X, GAMMA) @ W
+    short = 1 - scores[rows, y][:, np.newaxis] + scores
+    short[rows, y] = 0
+    if solver == "ww":
+        loss = np.maximum(0, short).sum()
+    elif solver == "cs":
+        loss = np.maximum(0, short.max(axis=1)).sum()
+    else:
+        short[rows, y] = -np.inf
+        g = 1 - short.max(axis=1)
+        loss = (np.maximum(0, 1 - THETA - g) ** 2 + params.get("mu", 0.8) * np.maximum(0, g - 1 - THETA) ** 2).sum()
+        loss /= (1 - THETA) ** 2
+    assert info.objective == pytest.approx(0.5 * (W * scores).sum() + C * loss, rel=1e-9)
+    assert 0 <= info.objective - info.bound <= 1.001e-6 * max(1, info.objective)
+    if params.get("mu") == 0 or solver != "mcodm":
+        swept = ml.train(X, y, algorithm="cd", tol=1e-6, **known).info
+        assert swept.status == "converged"
+        assert info.objective == pytest.approx(swept.objective, rel=2e-6)
+
+
+def test_joint_methods_take_steps_where_sweeps_are_slow(monkeypatch):
+    X, y = problem(m=120)
+    y = y + (X[:, 2] > 0.5)
+    known = {"solver": "cs", "kernel": "rbf", "gamma": 0.01, "C": 1000.0}
+    model = ml.train(X, y, **known)
+    assert (model.info.status, model.info.algorithm) == ("converged", "newton")
+    # A matrix that is too large: sweeps end what is asked for by no name.
+    monkeypatch.setattr(newton, "LIMIT", 100)
+    assert ml.train(X, y, **known).info.algorithm == "accelerated"
+
+
+def test_joint_methods_over_a_kernel_that_is_not_positive_semidefinite_end():
+    X, y = problem()
+    y = y + (X[:, 2] > 0.5)
+    for solver in ("cs", "mcodm"):
+        with pytest.warns(ml.ConvergenceWarning):
+            info = ml.train(X, y, solver=solver, kernel="sigmoid", gamma=1.0, coef0=1.0, C=100, algorithm="newton",
+                            max_iter=200).info
+        assert info.status != "converged" and np.isfinite(info.objective)
+
+
 def test_a_restart_stops_at_once():
     X, y = problem()
     known = {"solver": "odm", "kernel": "rbf", "gamma": GAMMA, "C": 10, "algorithm": "newton"}
@@ -100,6 +156,12 @@ def test_what_newton_does_not_take_is_refused(monkeypatch):
         ml.train(X, y, solver="lssvm", cache=0.01, **known)
     with pytest.raises(ValueError, match=r"K\(x, x\) of at most 1e\+09: here .*take a smaller C"):
         ml.train(X, y, solver="lssvm", C=1e12, **known)
+    with pytest.raises(ValueError, match="newton' over a kernel takes at most 3000 rows, the norm 2, and no loss of"):
+        ml.train(X, y, solver="lpmcsvm", **known)
+    with pytest.raises(ValueError, match="newton' needs all kernel rows, 0 MB: give a larger cache"):
+        ml.train(X, y, solver="cs", cache=0.01, **known)
+    with pytest.raises(ValueError, match=r"K\(x, x\) of at most 1e\+09: here .*take a smaller C"):
+        ml.train(X, y, solver="cs", C=1e12, **known)
     monkeypatch.setattr(newton, "LIMIT", 100)
     with pytest.raises(ValueError, match="takes at most 3000 rows of a loss with a flat piece: here 240"):
         ml.train(X, y, solver="odm", **known)

@@ -29,6 +29,7 @@ from libc.math cimport fmin, sqrt
 from libc.stdint cimport int32_t
 
 from marginlinear._core.block_cd cimport BlockCD
+from marginlinear._core.block_problem cimport dot
 from marginlinear._core.cholesky cimport NormalMatrix
 from marginlinear._core.joint_loss cimport (
     add_loss,
@@ -44,11 +45,15 @@ from marginlinear._core.joint_loss cimport (
     upper_dual,
     upper_loss,
 )
-from marginlinear._core.proximal cimport ProximalNewton, sequential_dot
-from marginlinear._core.rows cimport SLICE, data_t, row_axpy, row_scores, row_update
+from marginlinear._core.proximal cimport ProximalNewton
+from marginlinear._core.rows cimport SLICE, row_axpy, row_scores, row_update, rows_t, value
 
 from marginlinear._core.proximal import solve
 
+
+cdef enum:
+    TILE = 64    # rows of the matrix of a step over Gram rows between looks at signals
+    MOST = 6000    # of its rows, beyond which a solution takes a minute
 
 cdef enum Work:
     RESPOND    # the duals of `self` at W, their weights U, and sums over the rows
@@ -109,7 +114,7 @@ cdef class BlockNewton(ProximalNewton):
         if self.uneven:
             self._take_roots()
             self.engine.iterates.scale(self.W, 0.5)
-        self.gram = NormalMatrix(self.rows.d, self.rows.m, engine.threads)
+        self.gram = None if self.rows.is_gram else NormalMatrix(self.rows.d, self.rows.m, engine.threads)
         self.q = np.array(self.alpha)
         self.centre = self.q
         if part:
@@ -175,7 +180,7 @@ cdef class BlockNewton(ProximalNewton):
 
     def _respond(self, const double[::1] W):
         """F(W). Sets the duals, U, and the values of the problem at W and these duals."""
-        cdef double half = 0.5 * sequential_dot(W, W), smooth, tight, gap
+        cdef double half = 0.5 * self._product(W, W), smooth, tight, gap
         (smooth, self.loss, tight, gap, stale), self.U = self.respond_rows(W)
         self.e, self.G = gap, 0.5 * self._subtract(W)
         self.primal, self.objective, self.stale = half + self.loss, half + tight, int(stale)
@@ -270,6 +275,58 @@ cdef class BlockNewton(ProximalNewton):
         return np.asarray(H)
 
 
+cdef class GramBlockNewton(BlockNewton):
+    """Steps over Gram rows, all of which are there, with the norm 2.
+
+    There are more weights than duals within their ranges, by which the curvature is taken: with B_i = Q_i'Q_i, and Z of
+    the rows x_i kron q, q a row of Q_i,
+
+        (I + Z'Z)^-1 = I - Z' (I + Z Z')^-1 Z,      (Z Z')_{(i, q), (j, r)} = K_ij <q, r>
+    """
+
+    def _publish(self):
+        """The weights of the duals become those of the engine: W has coefficients of rows without a dual."""
+        self.engine.iterates.resume(self.U, self.U, 0.0)
+        self.primal, self.objective, stale = self.engine.primal()
+        self.bound, self.stale = self.engine.dual(), int(stale)
+
+    def _direction(self, const double[::1] gradient):
+        cdef Py_ssize_t p, start, stop, l, k = self.k, n = 0
+        with nogil:
+            n = spread(self, NULL, NULL)
+        out = np.array(gradient)
+        if n == 0:
+            return out
+        if n > MOST:
+            # The descent goes on without steps.
+            out[:] = np.nan
+            return out
+        cdef int32_t[::1] who = np.empty(n, dtype=np.int32)
+        cdef double[:, ::1] Q = np.zeros((n, k)), H = np.empty((n, n))
+        cdef double[::1] wanted = np.empty(n), direction = out, change = np.zeros(k)
+        cdef const double[::1] found
+        with nogil:
+            spread(self, &who[0], &Q[0, 0])
+            for p in range(n):
+                wanted[p] = dot(&Q[p, 0], &gradient[who[p] * k], k)
+        for start in range(0, n, TILE):
+            stop = min(n, start + TILE)
+            with nogil:
+                for p in range(start, stop):
+                    for l in range(p + 1):
+                        H[p, l] = H[l, p] = value(&self.rows.gram, who[p], who[l]) * dot(&Q[p, 0], &Q[l, 0], k)
+                    H[p, p] += 1
+            PyErr_CheckSignals()
+        found = solve(H, wanted, self.engine.threads)
+        for p in range(n):
+            for l in range(k):
+                change[l] -= found[p] * Q[p, l]
+            if p + 1 == n or who[p + 1] != who[p]:
+                row_update(&self.rows.gram, who[p], &change[0], NULL, k, &direction[0], k)
+                change[:] = 0
+        return out
+
+
 cdef void centre_classes(double[::1] W, Py_ssize_t k) noexcept nogil:
     """Take out what the k classes share."""
     cdef Py_ssize_t j, l
@@ -295,17 +352,17 @@ cdef void add_block(double[:, ::1] H, const double[:, ::1] total, Py_ssize_t a, 
 ctypedef fused engine_t:
     BlockNewton
 
-include "on_features.pxi"
+include "on_rows.pxi"
 
 
-cdef inline void perform_on(BlockNewton self, const data_t* X, task_t* task) noexcept nogil:
+cdef inline void perform_on(BlockNewton self, const rows_t* X, task_t* task) noexcept nogil:
     if task.what == RESPOND:
         respond(self, X, task)
     else:
         gather(X, task, self.gram)
 
 
-cdef void respond(BlockNewton self, const data_t* X, const task_t* task) noexcept nogil:
+cdef void respond(BlockNewton self, const rows_t* X, const task_t* task) noexcept nogil:
     """Row by row: scores, p and beta, sums, and the row's part of U."""
     cdef Py_ssize_t i, l, n, count, y, r, k = self.k
     cdef double gamma, c, nu, most, total, inner, move, rival, reference
@@ -403,7 +460,46 @@ cdef void weigh(BlockNewton self, Py_ssize_t* at, int32_t* who, double* root) no
             put(y, self.rival[i] if self.named else y, k, i, upper_curvature(&self.phi, c), at, who, root)
 
 
-cdef void gather(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
+cdef Py_ssize_t spread(BlockNewton self, int32_t* who, double* Q) noexcept nogil:
+    """The rows q of all Q_i, k numbers each that are 0 before, and their i. Returns how many there are; without `who`
+    only that.
+
+    Q_i = (a (I - J) + b J) times (e_l - e_y) of the n classes of p within its range, J = 1/n everywhere: a^2 = own + n
+    between, b^2 = own of `pair_weights`. The upper loss has a row of its own.
+    """
+    cdef Py_ssize_t i, l, o, n, y, at = 0, k = self.k
+    cdef double c, least, a, b, between = 0, own = 0
+    cdef double* q
+    for i in range(self.rows.m):
+        y, c = self.y[i], self.cost[i]
+        n, least = 0, -most_of_one(&self.phi, c)
+        for l in range(k):
+            n += l != y and least < self.alpha[i, l] < 0
+        pair_weights(&self.phi, c, n, self.g, self.alpha[i, y], &between, &own)
+        if n > 1 or own > 0:
+            a, b = sqrt(own + n * between), sqrt(own)
+            for l in range(k):
+                if l == y or not least < self.alpha[i, l] < 0:
+                    continue
+                if who != NULL:
+                    who[at], q = <int32_t>i, Q + at * k
+                    for o in range(k):
+                        if o != y and least < self.alpha[i, o] < 0:
+                            q[o] = (b - a) / n
+                    q[l] += a
+                    q[y] = -b
+                at += 1
+        if self.phi.upper and self.beta[i] > 0:
+            if who != NULL:
+                who[at], q = <int32_t>i, Q + at * k
+                q[y] = sqrt(upper_curvature(&self.phi, c))
+                if self.named:
+                    q[self.rival[i]] = -q[y]
+            at += 1
+    return at
+
+
+cdef void gather(const rows_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
     cdef Py_ssize_t at, j
     for at in range(task.start, task.stop):
         for j in range(X.d):

@@ -12,6 +12,7 @@ cdef class ProximalNewton:
     cdef readonly double[::1] W
     cdef double[::1] U, gradient, start
     cdef double _subtract(self, const double[::1] W) noexcept nogil
+    cdef double _product(self, const double[::1] x, const double[::1] y) noexcept nogil
 
 
 cdef double sequential_dot(const double[::1] x, const double[::1] y) noexcept nogil

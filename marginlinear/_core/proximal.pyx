@@ -10,11 +10,16 @@ F(W) = 1/2 ||W||^2 + sum_i smooth_i has the gradient W - U, U the weights of the
     P(W) - D = e + G,   e = sum_i [loss_i + h_i(p) - <p, u_i>],   G = 1/2 ||gradient||^2.
 
 F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g falls, and so on.
+
+Over Gram rows W and U are scores and coefficients, as in iterates.pyx, and all of this holds with products that are the
+scores of one times the coefficients of the other.
 """
 
 import numpy as np
 
 from libc.math cimport fabs, fmax, fmin
+
+from marginlinear._core.rows cimport GRAM
 
 from marginlinear._core.cholesky import factor, substitute
 
@@ -105,7 +110,7 @@ cdef class ProximalNewton:
             self._recentre()
         self._subtract(self.W)
         cdef const double[::1] direction = self._direction(self.gradient)
-        self.fall = sequential_dot(self.gradient, direction)
+        self.fall = self._product(self.gradient, direction)
         if self._search(direction, self.fall) < SHORT:
             self.g = fmax(self.g, fmin(MOST, RISE * self.g))
             self.value = self._again()
@@ -117,7 +122,14 @@ cdef class ProximalNewton:
         cdef Py_ssize_t j
         for j in range(W.shape[0]):
             self.gradient[j] = W[j] - self.U[j]
-        return sequential_dot(self.gradient, self.gradient)
+        return self._product(self.gradient, self.gradient)
+
+    cdef double _product(self, const double[::1] x, const double[::1] y) noexcept nogil:
+        """<x, y> of vectors of the kind of W."""
+        cdef Py_ssize_t half = x.shape[0] // 2
+        if self.rows.storage == GRAM:
+            return sequential_dot(x[:half], y[half:])
+        return sequential_dot(x, y)
 
     def _search(self, const double[::1] direction, double fall):
         """W moves by -t `direction`, t = 1, 1/2, ... until F falls by its share of t `fall`; returns t."""

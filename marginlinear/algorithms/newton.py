@@ -30,10 +30,11 @@ SHARPEST = 1e9
 # Of the rows, one in so many for the first steps, while they are so many for each feature; those end when they promise
 # to gain no more than this part of the objective.
 EVERY, EACH, ROUGH, ROUGH_STEPS, GOLDEN = 8, 16, 0.02, 20, (math.sqrt(5) - 1) / 2
-ON_A_KERNEL = "algorithm = 'newton' works on features, not on a kernel: take 'auto'"
 KINKED = "algorithm = 'newton' over a kernel needs a loss without kinks, and no variance of the margins: take 'auto'"
 SHARP = (f"algorithm = 'newton' over a kernel needs a mean of cost times K(x, x) of at most {SHARPEST:g}: here "
          "{:.3g}; take a smaller C, scale the kernel, or take 'auto'")
+JOINT = (f"algorithm = 'newton' over a kernel takes at most {LIMIT} rows, the norm 2, and no loss of the top: take "
+         "'auto'")
 FLAT = (f"algorithm = 'newton' over a kernel takes at most {LIMIT} rows of a loss with a flat piece: here {{}}; take "
         "'auto'")
 NOT_HELD = "algorithm = 'newton' needs all kernel rows, {:.0f} MB: give a larger cache (-m), or take 'auto'"
@@ -154,6 +155,11 @@ class MarginNewtonCost:
         return MarginNewton(engine, rough_newton(engine, budget))
 
 
+def of_gram_rows(engine: BlockCD) -> bool:
+    """Whether a BlockCD over Gram rows may take Newton steps."""
+    return engine.laplacian and engine.norm == 2 and engine.rows.m <= LIMIT and not engine.rows.single
+
+
 def levels_of(rows: Rows) -> int:
     """How often a part of the rows is taken, and of that a part, before the steps on all."""
     return max(0, math.floor(math.log(rows.m / (EACH * rows.d)) / math.log(EVERY))) if rows.m else 0
@@ -204,8 +210,12 @@ class BlockNewtonCost:
     def sweeps_of_a_step(engine: BlockCD) -> float:
         """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
         rows, k = engine.rows, engine.n_classes
+        if rows.is_gram:
+            # About as many duals as rows are within their ranges.
+            possible = rows.shared and of_gram_rows(engine) and engine.condition() <= SHARPEST
+            return 3 + rows.m / (60 * k) if possible else math.inf
         unknowns = (k - 1) * rows.d
-        if rows.is_gram or unknowns > LIMIT or not engine.laplacian:
+        if unknowns > LIMIT or not engine.laplacian:
             return math.inf
         # A multiplication costs 60 times what it does in a tile; a pair of classes costs 10,000 in calls.
         sweep = 1.0 + rows.nonzeros() * k
@@ -216,9 +226,15 @@ class BlockNewtonCost:
     def require(engine: BlockCD) -> None:
         """ValueError where steps are not possible."""
         rows, k = engine.rows, engine.n_classes
-        unknowns = (k - 1) * rows.d
         if rows.is_gram:
-            raise ValueError(ON_A_KERNEL)
+            if not of_gram_rows(engine):
+                raise ValueError(JOINT)
+            if not rows.shared:
+                raise ValueError(NOT_HELD.format(8 * rows.m * rows.m / 1e6))
+            if not engine.condition() <= SHARPEST:
+                raise ValueError(SHARP.format(engine.condition()))
+            return
+        unknowns = (k - 1) * rows.d
         if unknowns > LIMIT:
             raise ValueError(f"algorithm = 'newton' solves for (classes - 1) x features weights, at most {LIMIT}: here "
                              f"{k - 1} x {rows.d} = {unknowns}; take 'auto'")
@@ -229,6 +245,6 @@ class BlockNewtonCost:
 
     @staticmethod
     def begin(engine: BlockCD, budget: Budget) -> BlockNewton:
-        from marginlinear._core.block_newton import BlockNewton
+        from marginlinear._core.block_newton import BlockNewton, GramBlockNewton
 
-        return BlockNewton(engine)
+        return (GramBlockNewton if engine.rows.is_gram else BlockNewton)(engine)
