@@ -55,6 +55,7 @@ cdef enum:
     TILE = 64    # rows of the matrix of a step over Gram rows between looks at signals
     MOST = 6000    # of its rows, beyond which a solution takes a minute
 
+
 cdef enum Work:
     RESPOND    # the duals of `self` at W, their weights U, and sums over the rows
     GATHER     # the rows who[start:stop] times their roots, packed by `gram`
@@ -427,6 +428,17 @@ cdef void respond(BlockNewton self, const rows_t* X, const task_t* task) noexcep
             row_update(X, i, dual, task.which, count + 1, task.U, k)
 
 
+cdef inline Py_ssize_t free_duals(BlockNewton self, Py_ssize_t i, double* least, double* between,
+                                  double* own) noexcept nogil:
+    """How many p of row i are within their range, -alpha below -`least`, and the `pair_weights` then."""
+    cdef Py_ssize_t l, n = 0, y = self.y[i]
+    least[0] = -most_of_one(&self.phi, self.cost[i])
+    for l in range(self.k):
+        n += l != y and least[0] < self.alpha[i, l] < 0
+    pair_weights(&self.phi, self.cost[i], n, self.g, self.alpha[i, y], between, own)
+    return n
+
+
 cdef inline void put(Py_ssize_t a, Py_ssize_t b, Py_ssize_t k, Py_ssize_t i, double weight, Py_ssize_t* at,
                      int32_t* who, double* root) noexcept nogil:
     """File row i under the pair {a, b}, at[a k + b], a <= b; without `who` only count it."""
@@ -440,13 +452,10 @@ cdef inline void put(Py_ssize_t a, Py_ssize_t b, Py_ssize_t k, Py_ssize_t i, dou
 cdef void weigh(BlockNewton self, Py_ssize_t* at, int32_t* who, double* root) noexcept nogil:
     """All weights of all B_i by pairs of classes."""
     cdef Py_ssize_t i, l, o, n, y, k = self.k
-    cdef double c, least, between = 0, own = 0
+    cdef double c, least = 0, between = 0, own = 0
     for i in range(self.rows.m):
         y, c = self.y[i], self.cost[i]
-        n, least = 0, -most_of_one(&self.phi, c)
-        for l in range(k):
-            n += l != y and least < self.alpha[i, l] < 0
-        pair_weights(&self.phi, c, n, self.g, self.alpha[i, y], &between, &own)
+        n = free_duals(self, i, &least, &between, &own)
         if n:
             for l in range(k):
                 if l != y and least < self.alpha[i, l] < 0:
@@ -468,14 +477,11 @@ cdef Py_ssize_t spread(BlockNewton self, int32_t* who, double* Q) noexcept nogil
     between, b^2 = own of `pair_weights`. The upper loss has a row of its own.
     """
     cdef Py_ssize_t i, l, o, n, y, at = 0, k = self.k
-    cdef double c, least, a, b, between = 0, own = 0
+    cdef double c, least = 0, a, b, between = 0, own = 0
     cdef double* q
     for i in range(self.rows.m):
         y, c = self.y[i], self.cost[i]
-        n, least = 0, -most_of_one(&self.phi, c)
-        for l in range(k):
-            n += l != y and least < self.alpha[i, l] < 0
-        pair_weights(&self.phi, c, n, self.g, self.alpha[i, y], &between, &own)
+        n = free_duals(self, i, &least, &between, &own)
         if n > 1 or own > 0:
             a, b = sqrt(own + n * between), sqrt(own)
             for l in range(k):
