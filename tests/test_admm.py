@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import marginlinear as ml
+from marginlinear import threads
 from marginlinear._core import admm
 from marginlinear._core.admm import ADMM, PERIOD, SCHEDULES, SPREAD
 from marginlinear._core.block_cd import BlockCD
@@ -66,13 +67,23 @@ def test_it_leaves_a_start_that_is_feasible_and_consistent():
 
 
 def test_any_number_of_threads_gives_the_same_bits():
-    X, y = problem(m=700)
+    X, y = problem(m=8000, d=60)
     found = []
-    for threads in 1, 2, 5:
-        engine = engine_of(X, y, 0.7, threads)
-        run(engine, 30)
+    for count in 1, 2, 5:
+        engine = engine_of(X, y, 0.7, count)
+        run(engine, 15)
         found.append(engine.iterates.W.tobytes() + np.asarray(engine.alpha).tobytes())
     assert found[0] == found[1] == found[2]
+
+
+def test_threads_start_where_an_iteration_is_worth_it(monkeypatch):
+    helpers = []
+    started = threads.started
+    monkeypatch.setattr(threads, "started", lambda work, count: helpers.append(count) or started(work, count))
+    run(engine_of(*problem(), 0.7, threads=2), 15)
+    assert not helpers
+    run(engine_of(*problem(m=8000, d=60), 0.7, threads=2), 15)
+    assert len(helpers) >= 15
 
 
 def test_a_budget_ends_it():

@@ -34,30 +34,37 @@ def rows(labels, seed=0, noise=1.0):
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A current folder of files and models `m` of `d`, `m2` of `d2` (two classes), `mt` of `words`.
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A folder of files and models `m` of `d`, `m2` of `d2` (two classes), `mt` of `words`.
 
     Kernel models are `k` and `k2`, and `o` has a column for each pair of classes.
     """
+    made = tmp_path_factory.mktemp("prepared")
+    (made / "d").write_text(rows([1, 2, 3] * 20))
+    (made / "d2").write_text(rows([-1, 1] * 20))
+    (made / "words").write_text(rows(["ham", "spam", "\u00e9"] * 10), "utf-8")
+    (made / "fractions").write_text(rows([0.5, 1.5, 3] * 10))
+    (made / "zero").write_text("1 0:1 2:1\n2 1:1\n1 0:2\n")
+    (made / "one").write_text("1 1:1\n1 2:1\n")
+    (made / "bad").write_text("1 1:1\n2 1:x\n")
+    (made / "bad2").write_text("1 1:1\n2 1:2\n1 1:3\n")
+    (made / "wide").write_text("1 1:1 9:1 10:1\n2 2:1 9:5\n")
+    (made / "w").write_text("1\n" * 60)
+    (made / "wbad").write_text("1\n  -2\n")
+    (made / "wfew").write_text("1\n1\n")
+    for options, data, model in (("", "d", "m"), ("", "d2", "m2"), ("-t 2", "d", "k"), ("-t 2 -s ldm", "d2", "k2"),
+                                 ("-s ldm --multiclass ovo", "d", "o"), ("--text-labels", "words", "mt")):
+        assert train.main(["-q", *options.split(), str(made / data), str(made / model)]) == 0
+    return made
+
+
+@pytest.fixture
+def folder(prepared, tmp_path, monkeypatch):
+    """A current folder with what is prepared."""
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", ROOT)
-    (tmp_path / "d").write_text(rows([1, 2, 3] * 20))
-    (tmp_path / "d2").write_text(rows([-1, 1] * 20))
-    (tmp_path / "words").write_text(rows(["ham", "spam", "\u00e9"] * 10), "utf-8")
-    (tmp_path / "fractions").write_text(rows([0.5, 1.5, 3] * 10))
-    (tmp_path / "zero").write_text("1 0:1 2:1\n2 1:1\n1 0:2\n")
-    (tmp_path / "one").write_text("1 1:1\n1 2:1\n")
-    (tmp_path / "bad").write_text("1 1:1\n2 1:x\n")
-    (tmp_path / "bad2").write_text("1 1:1\n2 1:2\n1 1:3\n")
-    (tmp_path / "wide").write_text("1 1:1 9:1 10:1\n2 2:1 9:5\n")
-    (tmp_path / "w").write_text("1\n" * 60)
-    (tmp_path / "wbad").write_text("1\n  -2\n")
-    (tmp_path / "wfew").write_text("1\n1\n")
-    for data, model, *options in (("d", "m"), ("d2", "m2"), ("d", "k", "-t", "2"), ("d2", "k2", "-t", "2", "-s", "ldm"),
-                                  ("d", "o", "-s", "ldm", "--multiclass", "ovo")):
-        assert train.main(["-q", *options, data, model]) == 0
-    assert train.main(["-q", "--text-labels", "words", "mt"]) == 0
     return tmp_path
 
 

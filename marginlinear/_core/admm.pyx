@@ -215,8 +215,8 @@ cdef class ADMM:
 
     def _respond(self, double ratio, double following):
         """J(W), and the same with the mu of now; sets T, S and the right-hand side of the next system."""
-        # A part's sum of d k numbers is not to cost more than its rows.
-        size = max(self.rows.d, (self.rows.m + PARTS - 1) // PARTS)
+        # A part's sum of d k numbers is not to cost more than its rows, nor a thread's start.
+        size = max(self.rows.d, self.rows.share(self.k), (self.rows.m + PARTS - 1) // PARTS)
         self.rows.require()
         parts = run_chunks(lambda lo, hi: self._pass(lo, hi, ratio, following), self.rows.m, self.threads, size)
         wanted = np.asarray(self.wanted)
