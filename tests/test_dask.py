@@ -622,6 +622,12 @@ def test_importing_marginlinear_imports_no_dask():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 
 
+def test_workers_import_no_scikit_learn():
+    code = "import sys, marginlinear.dask as mld; mld.train, mld.predict; print('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+    assert not hasattr(mld, "DaskMargin") and mld.DaskMarginRegressor.__module__ == "marginlinear.dask.estimator"
+
+
 def test_without_dask_the_extra_is_named():
     code = "import sys; sys.modules['dask'] = None\nimport marginlinear.dask"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -9,6 +9,8 @@
 The model is one like any other: it needs no Dask to predict, to be saved or pickled.
 """
 
+from typing import TYPE_CHECKING
+
 from marginlinear.errors import PartitionWarning, needed
 
 try:
@@ -18,9 +20,22 @@ except ImportError as error:
     raise ImportError(f"{needed('marginlinear.dask needs dask and distributed', 'dask')} ({error})",
                       name=error.name) from error
 
-from marginlinear.dask.estimator import DaskMarginClassifier, DaskMarginRegressor
 from marginlinear.dask.prediction import decision_function, predict, predict_proba
 from marginlinear.dask.training import cross_validate, train
 
+if TYPE_CHECKING:
+    from marginlinear.dask.estimator import DaskMarginClassifier, DaskMarginRegressor
+
 __all__ = ["DaskMarginClassifier", "DaskMarginRegressor", "PartitionWarning", "cross_validate", "decision_function",
            "predict", "predict_proba", "train"]
+
+
+# To a type checker it would stand for any name.
+if not TYPE_CHECKING:
+    def __getattr__(name):
+        if name not in ("DaskMarginClassifier", "DaskMarginRegressor"):
+            raise AttributeError(f"module 'marginlinear.dask' has no attribute '{name}'")
+        # Workers import this package, and have no use for scikit-learn, which may be 130 MB of memory for each.
+        from marginlinear.dask import estimator
+
+        return getattr(estimator, name)
