@@ -121,10 +121,10 @@ def test_files_and_stores(client, tmp_path):
 def test_weights_and_classes(client):
     X, y = table(k=3)
     y, w = np.array(["a", "b", "c"])[y], np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
-    model = mld.train(*dealt(X, y), sample_weight=da.from_array(w, chunks=100), solver="cs", client=client, tol=1e-6,
+    model = mld.train(*dealt(X, y), sample_weight=da.from_array(w, chunks=100), solver="cs", client=client, tol=1e-4,
                       class_weight={"a": 2.0}, classes=["a", "b", "c", "d"])
     best = ml.train(X, y, sample_weight=w, solver="cs", tol=1e-6, class_weight={"a": 2.0})
-    assert model.info.objective == pytest.approx(best.info.objective, rel=3e-6)
+    assert model.info.objective == pytest.approx(best.info.objective, rel=2e-4)
     assert model.classes.tolist() == ["a", "b", "c", "d"] and (model.predict(X) == best.predict(X)).mean() > 0.99
 
 
