@@ -23,6 +23,9 @@ CHUNK = 4096
 FEW = 40_000
 # With fewer threads, rounds that they share take longer than sweeps on one.
 MANY = 4
+# Seconds of a fit that are worth threads: of shorter ones most is Python's, and two threads that hand the GIL to each
+# other at every sweep take twice as long as one.
+WORTH = 0.005
 
 
 class Cancelled(BaseException):
@@ -198,10 +201,10 @@ def aside(call: Callable[..., Result], *arrays: AnyArray) -> Result:
     return result
 
 
-def in_order(work: Callable[[int], Result], n: int, threads: int,
-             cancel: threading.Event) -> Iterator[Result]:
+def in_order(work: Callable[[int], Result], n: int, threads: int, cancel: threading.Event,
+             worth: float = 0.0) -> Iterator[Result]:
     """Yield work(0), ..., work(n - 1), which run on `threads` threads of their own; with one, or if none can be had, on
-    the caller's.
+    the caller's. Until one has been waited for `worth` seconds, they run on a single one.
 
     The caller's thread only waits, in short turns, so that Ctrl-C is seen. The first failure of `work` is raised here.
     Whatever ends the loop early sets the threading.Event `cancel`, which long work has to look at, to raise Cancelled.
@@ -226,17 +229,23 @@ def in_order(work: Callable[[int], Result], n: int, threads: int,
                 # After it, so that what the others are ended by is not taken for the first failure.
                 cancel.set()
 
-    helpers = list(started(worker, min(threads, n))) if min(threads, n) > 1 else []
+    count, alone = min(threads, n), worth > 0
+    helpers = list(started(worker, 1 if alone else count)) if count > 1 else []
     if not helpers:
         yield from map(work, range(n))
         return
     held: dict[int, Result] = {}
     try:
         for at in range(n):
+            since = time.monotonic()
             while at not in held:
+                left = since + worth - time.monotonic()
                 try:
-                    found, result, failure = ended.get(timeout=TURN)
+                    found, result, failure = ended.get(timeout=min(TURN, max(0.0, left)) if alone else TURN)
                 except queue.Empty:
+                    if alone and left <= TURN:
+                        helpers += started(worker, count - 1)
+                        alone = False
                     continue
                 if failure is not None:
                     raise failure

@@ -4,6 +4,7 @@ import gc
 import io
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -76,6 +77,22 @@ def test_interruption_in_the_caller_ends_the_helpers():
 
     with pytest.raises(KeyboardInterrupt):
         run_chunks(work, 100_000, 2, size=1)
+
+
+def test_work_that_is_not_worth_threads_is_done_by_one():
+    def on_threads(seconds, worth):
+        def work(at):
+            time.sleep(seconds[at])
+            return at, threading.get_ident()
+
+        found = list(in_order(work, len(seconds), 4, threading.Event(), worth))
+        assert [at for at, _ in found] == list(range(len(seconds)))
+        return len({ident for _, ident in found})
+
+    # A new wait begins with each result.
+    assert on_threads([0.01] * 40, 0.2) == 1
+    assert on_threads([0.0, 0.0, 0.15, 0.15, 0.15, 0.15], 0.06) == 4
+    assert on_threads([0.1] * 4, 0.0) == 4
 
 
 @pytest.mark.parametrize("allowed", range(4))
