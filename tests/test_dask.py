@@ -489,9 +489,16 @@ def test_damaged_copies_are_seen(client, rows, tmp_path):
         mld.train(*rows, **given, resume=True)
 
 
-def test_a_cluster_without_workers(rows):
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0",
+def test_a_cluster_without_workers(rows, tmp_path):
+    ml.dump_libsvm(*table(), tmp_path / "rows")
+    with LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=":0",
                       silence_logs=60) as made, Client(made) as client:
+        with pytest.raises(TimeoutError, match=r"has had no worker for 0\.3 seconds") as caught:
+            mld.train(tmp_path / "rows", client=client, wait_timeout=0.3)
+        assert caught.value.partial is None
+        made.scale(1)
+        assert mld.train(tmp_path / "rows", client=client).info.converged
+
         def gone(check):
             if check["n_iter"] > 5:
                 made.scale(0)

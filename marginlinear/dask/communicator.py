@@ -187,6 +187,16 @@ def drop(client: Client, futures: list[Future[Any]]) -> None:
     futures.clear()
 
 
+def require_worker(client: Client, seconds: float) -> None:
+    """Wait for one; TimeoutError where there is none within so many seconds."""
+    last = time.monotonic() + seconds
+    while not client.nthreads():
+        if time.monotonic() > last:
+            raise TimeoutError(f"the cluster has had no worker for {seconds:g} seconds: start some, and train again, "
+                               "with resume=True where there is a checkpoint")
+        time.sleep(TURN)
+
+
 class Cluster:
     """A Communicator.
 
@@ -393,17 +403,9 @@ class Cluster:
                     # The task's own.
                     raise
                 if future.status == "pending":
-                    self._require_worker()
+                    require_worker(self.client, self.wait_timeout)
             if meanwhile is not None:
                 meanwhile()
-
-    def _require_worker(self) -> None:
-        last = time.monotonic() + self.wait_timeout
-        while not self.client.nthreads():
-            if time.monotonic() > last:
-                raise TimeoutError(f"the cluster has had no worker for {self.wait_timeout:g} seconds: start some, and "
-                                   "train again, with resume=True where there is a checkpoint")
-            time.sleep(TURN)
 
     def _copy(self) -> None:
         """Copies of the states; the messages up to here are not needed any more."""
@@ -439,7 +441,7 @@ class Cluster:
 
     def _again(self) -> None:
         """Answers to all messages since the copies but for the last one, or those of the copies."""
-        self._require_worker()
+        require_worker(self.client, self.wait_timeout)
         if self.copies is not None:
             self._place_copies()
         for message in self.since[:-1]:

@@ -15,7 +15,7 @@ from marginlinear._version import version
 from marginlinear.algorithms.partitions import fit as partitioned
 from marginlinear.api import require_no_classes, require_pairs, warn_unless_converged
 from marginlinear.dask import collections
-from marginlinear.dask.communicator import Cluster, drop
+from marginlinear.dask.communicator import Cluster, drop, require_worker
 from marginlinear.dask.folds import Cuts, folds_of
 from marginlinear.dask.journal import Journal
 from marginlinear.data.checks import class_factors, labels_with
@@ -232,9 +232,11 @@ def prepared(X: Any, y: Any, *, solver: str | int | None = None, classes: ArrayL
     check_words(partitions, shuffle, checkpoint, resume)
     check_numbers(checkpoint_every, wait_timeout)
     client = default_client() if client is None else client
-    require_workers(client)
     fit = DaskFit(client, method, values, run_values, params.get("threads"), progress, scale)
     try:
+        # Those of a cluster that is being started come one after the other.
+        require_worker(client, wait_timeout)
+        require_workers(client)
         parts = collections.parts_of(X, y, sample_weight, client, partitions, method.regression)
         fit.prepare(parts, class_weight, shuffle)
         fit.labels = fit.classes if classes is None else labels_with(fit.classes, classes)
