@@ -141,8 +141,8 @@ def test_the_features_that_scale_duals_down(solver, free_bias, monkeypatch):
     from marginlinear.algorithms.working_sets import FEW, SparseFit
 
     rng = np.random.default_rng(1)
-    X = sparse.random_array((3000, 2000), density=0.02, rng=rng, format="csr")
-    y = np.where(X @ rng.standard_normal(2000) + 0.3 * rng.standard_normal(3000) > 0, 1, -1)
+    X = sparse.random_array((1500, 1000), density=0.02, rng=rng, format="csr")
+    y = np.where(X @ rng.standard_normal(1000) + 0.3 * rng.standard_normal(1500) > 0, 1, -1)
     calls, original = [], SparseFit.solve_worst
 
     def solve_worst(self):
