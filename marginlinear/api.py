@@ -25,7 +25,7 @@ from marginlinear.modelfile.checkpoint import Checkpoint, read_checkpoint
 from marginlinear.problem import Problem, Progress
 from marginlinear.status import INTERRUPTED, STOPPED, fell_short, keyword, shortfall
 from marginlinear.store.paging import paged
-from marginlinear.threads import WORTH, in_order
+from marginlinear.threads import in_order, worth_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -475,7 +475,7 @@ class ModelFit(fitting.Fit):
             return outside, model._ranks(model.decide(select_columns(X, inside) if square else X, threads=1))
 
         ranks: Any = None
-        for outside, found in in_order(work, folds, threads, cancel, WORTH):
+        for outside, found in in_order(work, folds, threads, cancel, lambda: worth_of(1, len(self.labels))):
             if ranks is None:
                 ranks = np.empty((len(sample.y), *found.shape[1:]))
             ranks[outside] = found

@@ -201,10 +201,15 @@ def aside(call: Callable[..., Result], *arrays: AnyArray) -> Result:
     return result
 
 
+def worth_of(fits: int, k: int = 2) -> float:
+    """Seconds that so many fits have to take to be worth threads; one of k classes, more than two, is one of each."""
+    return WORTH * fits * (k if k > 2 else 1)
+
+
 def in_order(work: Callable[[int], Result], n: int, threads: int, cancel: threading.Event,
-             worth: float = 0.0) -> Iterator[Result]:
+             worth: Callable[[], float] | None = None) -> Iterator[Result]:
     """Yield work(0), ..., work(n - 1), which run on `threads` threads of their own; with one, or if none can be had, on
-    the caller's. Until one has been waited for `worth` seconds, they run on a single one.
+    the caller's. Until a result has been waited for worth() seconds, they run on a single one.
 
     The caller's thread only waits, in short turns, so that Ctrl-C is seen. The first failure of `work` is raised here.
     Whatever ends the loop early sets the threading.Event `cancel`, which long work has to look at, to raise Cancelled.
@@ -229,8 +234,8 @@ def in_order(work: Callable[[int], Result], n: int, threads: int, cancel: thread
                 # After it, so that what the others are ended by is not taken for the first failure.
                 cancel.set()
 
-    count, alone = min(threads, n), worth > 0
-    helpers = list(started(worker, 1 if alone else count)) if count > 1 else []
+    count = min(threads, n)
+    helpers = list(started(worker, count if worth is None else 1)) if count > 1 else []
     if not helpers:
         yield from map(work, range(n))
         return
@@ -239,13 +244,13 @@ def in_order(work: Callable[[int], Result], n: int, threads: int, cancel: thread
         for at in range(n):
             since = time.monotonic()
             while at not in held:
-                left = since + worth - time.monotonic()
+                left = TURN if worth is None else since + worth() - time.monotonic()
                 try:
-                    found, result, failure = ended.get(timeout=min(TURN, max(0.0, left)) if alone else TURN)
+                    found, result, failure = ended.get(timeout=max(0.0, min(TURN, left)))
                 except queue.Empty:
-                    if alone and left <= TURN:
+                    if worth is not None and left <= TURN:
                         helpers += started(worker, count - 1)
-                        alone = False
+                        worth = None
                     continue
                 if failure is not None:
                     raise failure

@@ -2,6 +2,7 @@
 
 import gc
 import io
+import math
 import signal
 import threading
 import time
@@ -85,7 +86,7 @@ def test_work_that_is_not_worth_threads_is_done_by_one():
             time.sleep(seconds[at])
             return at, threading.get_ident()
 
-        found = list(in_order(work, len(seconds), 4, threading.Event(), worth))
+        found = list(in_order(work, len(seconds), 4, threading.Event(), lambda: worth))
         assert [at for at, _ in found] == list(range(len(seconds)))
         return len({ident for _, ident in found})
 
@@ -93,6 +94,7 @@ def test_work_that_is_not_worth_threads_is_done_by_one():
     assert on_threads([0.01] * 40, 0.2) == 1
     assert on_threads([0.0, 0.0, 0.15, 0.15, 0.15, 0.15], 0.06) == 4
     assert on_threads([0.1] * 4, 0.0) == 4
+    assert on_threads([0.1] * 4, math.inf) == 1
 
 
 @pytest.mark.parametrize("allowed", range(4))

@@ -26,7 +26,7 @@ from marginlinear.algorithms.certificate import Budget
 from marginlinear.data.codes import codes_of, one_versus_rest
 from marginlinear.problem import Problem, Solution
 from marginlinear.status import STATUSES
-from marginlinear.threads import WORTH, in_order
+from marginlinear.threads import in_order, worth_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -127,7 +127,8 @@ class Columns:
             info, state = found[at] if found else (None, None)
             return self._column(at, state) if info is None else found[at]
 
-        yield from in_order(lambda at: column(told + at), self.codes.shape[1] - told, threads, self.cancel, WORTH)
+        yield from in_order(lambda at: column(told + at), self.codes.shape[1] - told, threads, self.cancel,
+                            lambda: worth_of(1))
 
     @property
     def _alike(self) -> bool:

@@ -23,7 +23,7 @@ from marginlinear.compare.design import bootstrap_rows
 from marginlinear.compare.measures import Predictions, measure
 from marginlinear.data.arrays import select_rows
 from marginlinear.data.scaling import learned
-from marginlinear.threads import default_threads, in_order
+from marginlinear.threads import default_threads, in_order, worth_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,15 +152,23 @@ def _here(plan: Plan, methods: Sequence[Contestant], todo: list[Job], loaded: Lo
     # Where there are fewer trials than threads, they go side by side inside of them.
     several = threads > 1 and len(todo) >= threads
     cancel = threading.Event()
+    worth = math.inf
 
     def work(at: int) -> None:
+        nonlocal worth
         job = todo[at]
         data = loaded.take(job.source)
+
+        def begun(fits: int) -> None:
+            nonlocal worth
+            worth = worth_of(fits, 1 if data.classes is None else len(data.classes))
+
+        worth = math.inf
         ended(job, trial_of(plan, data, methods[job.method], job.split, 1 if several else threads,
-                            cancel if several else None))
+                            cancel if several else None, begun))
         loaded.leave(job.source)
 
-    for _ in in_order(work, len(todo), threads if several else 1, cancel):
+    for _ in in_order(work, len(todo), threads if several else 1, cancel, lambda: worth):
         pass
 
 
@@ -239,8 +247,8 @@ def parts_of(plan: Plan, data: Dataset, split: int) -> tuple[Any, Any, Any, Any,
 
 
 def trial_of(plan: Plan, data: Dataset, method: Contestant, split: int, threads: int,
-             cancel: threading.Event | None) -> Trial:
-    """One trial, as the journal has it."""
+             cancel: threading.Event | None, begun: Callable[[int], object] | None = None) -> Trial:
+    """One trial, as the journal has it. begun(fits) is called before the first of so many."""
     trial: Trial = {"set": data.name, "method": method.label, "split": split, "train": 0, "test": 0, "params": {},
                     "inner": None, "scores": {}, "status": None, "certificate": None, "allowed": None,
                     "objective": None, "n_iter": None, "certified": False, "fits": 0, "uncertified": 0,
@@ -261,15 +269,18 @@ def trial_of(plan: Plan, data: Dataset, method: Contestant, split: int, threads:
         task = Task(X, y, data.classes, fold_of, plan.select, plan.design.seed, threads, cancel)
         trial["reason"] = method.unfit(task)
         if trial["reason"] is None:
-            _made(plan, task, method, X_test, y_test, trial, data)
+            points = method.points(task)
+            if begun is not None:
+                begun(1 + task.folds * len(points))
+            _made(plan, task, method, points, X_test, y_test, trial, data)
     # What a method or a split refuses is a row with its reason.
     except (ValueError, MemoryError) as error:
         trial["reason"] = str(error) or type(error).__name__
     return trial
 
 
-def _made(plan: Plan, task: Task, method: Contestant, X_test: Any, y_test: Any, trial: Trial, data: Dataset) -> None:
-    points = method.points(task)
+def _made(plan: Plan, task: Task, method: Contestant, points: list[dict[str, Any]], X_test: Any, y_test: Any,
+          trial: Trial, data: Dataset) -> None:
     chosen: dict[str, Any] = points[0]
     if len(points) > 1:
         began = time.perf_counter()

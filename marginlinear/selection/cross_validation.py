@@ -40,7 +40,7 @@ from marginlinear.selection.journal import Entries, Journal
 from marginlinear.selection.metrics import pooled, score_of
 from marginlinear.status import fell_short, keyword, remedies
 from marginlinear.store.paging import paged
-from marginlinear.threads import WORTH, default_threads, in_order
+from marginlinear.threads import default_threads, in_order, worth_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -431,10 +431,9 @@ class Fits:
             self.folds.leave(fold)
             return done
 
-        # A fit of many classes is one of each, or more.
-        each = 1 if self.method.joint or self.folds.classes is None else len(self.folds.classes)
-        longest = max((len(chain) for _, chain in todo), default=1)
-        yield from in_order(work, len(todo), threads, self._cancel, WORTH * each * longest)
+        longest = max((len(chain) for _, chain in todo), default=0)
+        k = 1 if self.method.joint or self.folds.classes is None else len(self.folds.classes)
+        yield from in_order(work, len(todo), threads, self._cancel, lambda: worth_of(longest, k))
 
     def _shared(self, takers: int) -> tuple[Any, int]:
         """(KernelPoints of all rows that know their products, or None; bytes for the kernel rows of a chain, of which
