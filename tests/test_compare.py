@@ -24,6 +24,7 @@ from marginlinear.compare.grids import AXES, grid_of
 from marginlinear.compare.measures import Predictions, measure
 from marginlinear.compare.methods import contestant_of
 from marginlinear.compare.report import choices
+from marginlinear.compare.result import Entrant
 from marginlinear.compare.sets import Arrays
 from marginlinear.data.columns import read_csv
 from marginlinear.errors import DataError
@@ -715,7 +716,23 @@ def test_a_dry_run(tmp_path, monkeypatch, capsys):
 def test_values_that_were_chosen():
     few, many = {0.5: 3, 0.25: 1}, {1 / k: 1 for k in range(1, 22)}
     lines = list(choices(SimpleNamespace(choices=lambda: {"a": {"C": few, "kernel": {"rbf": 3, "poly": 1}},
-                                                          "b": {"gamma": many}})))
+                                                          "b": {"gamma": many}}, at_ends=list)))
     assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[-3:]] == [
         ["a", "C", "4", "0.25: 1, 0.5: 3"], ["a", "kernel", "4", "poly: 1, rbf: 3"],
         ["b", "gamma", "21", "0.04762 to 1, median 0.09091"]]
+
+
+def test_values_at_the_ends_of_grids():
+    """Told of parameters that could go on, where more than half of a set's trials chose them."""
+    grids = {"a": {"C": [1.0, 2.0, 4.0], "mu": [0.0, 0.2, 0.8]}, "b": {"C": ["1", "2", "4"]}, "two": {"C": [1.0, 4.0]},
+             "words": {"C": ["1", "4", "scale"]}}
+    chosen = {"x": [1.0, 1.0, 4.0], "y": [4.0, 4.0, 4.0], "z": [1.0, 4.0, 2.0]}
+    trials = [{"set": name, "method": label, "params": {"C": value, "mu": 0.0}, "reason": None}
+              for name, values in chosen.items() for label in grids for value in values]
+    trials.append({"set": "z", "method": "a", "params": {}, "reason": "none"})
+    found = Comparison(None, [Entrant(label, label, {"grid": grid}) for label, grid in grids.items()],
+                       dict.fromkeys(chosen), trials)
+    assert list(found.at_ends()) == [(label, "C", value, value == 1, [name]) for label in "ab"
+                                     for value, name in ((1.0, "x"), (4.0, "y"))]
+    assert list(choices(found))[-1] == ("- b: C = 4 is the largest that was tried, and most trials chose it on y: what "
+                                        "is best there may lie beyond.")

@@ -89,6 +89,11 @@ def fixed(method: str, **values: str) -> list[str]:
     return [f"{method}{one.replace(';', ' ').replace('=', ' ')}={method}{one}" for one in found]
 
 
+def lower(methods: list[str]) -> list[str]:
+    """The methods, with values of C below those of the others too."""
+    return [f"{one};C={LOW}" for one in methods]
+
+
 class Part(NamedTuple):
     """One comparison: its sets, methods and options."""
 
@@ -97,7 +102,7 @@ class Part(NamedTuple):
     options: list[str]
 
 
-GRID = C.grid
+GRID, LOW = C.grid, "log2:-13:2:9"
 SLICE, SLICES = "slice", 10  # the column of a row's place along the first principal component
 ODM = fixed("odm", mu="0 0.2 0.5 0.8", theta="0 0.2 0.5")
 MCODM = fixed("mcodm", mu="0 0.2 0.5 0.8", theta="0 0.2 0.5")
@@ -105,7 +110,10 @@ LAMBDAS = [*fixed("ldm", lambda1="0 0.01mC 0.1mC 1mC", lambda2="0 0.1mC 1mC"), f
 PARTS = {
     "binary": Part(SMALL, BINARY, [*HALF, *SCORES]),
     "binary-large": Part(TABLES, BINARY, [*ROWS, *SCORES]),
+    "binary-low": Part(SMALL, lower(BINARY[:-2]), [*HALF, *SCORES]),
+    "binary-large-low": Part(TABLES, lower(BINARY[:-2]), [*ROWS, *SCORES]),
     "classes": Part(CLASSES, JOINT, [*HALF, *SCORES_OF_CLASSES]),
+    "classes-low": Part(CLASSES, lower(TEXT), [*HALF, *SCORES_OF_CLASSES]),
     "classes-wide": Part(WIDE, LONG, [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
     "classes-many": Part(MANY, LONG, [*ROWS, "--folds", "3", *SCORES_OF_CLASSES]),
     "joint-wide": Part(WIDE, BEYOND, [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),

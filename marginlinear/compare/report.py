@@ -140,6 +140,12 @@ def choices(found: Comparison) -> Iterator[str]:
         yield "## What was chosen"
         yield ""
         yield from markdown_table([["method", "parameter", "trials", "value: times"], *rows])
+        lines = [f"- {one.method}: {one.param} = {_value(one.value)} is the {'least' if one.least else 'largest'} that "
+                 f"was tried, and most trials chose it on {', '.join(one.sets)}: what is best there may lie beyond."
+                 for one in found.at_ends()]
+        if lines:
+            yield ""
+            yield from lines
 
 
 def _counted(counts: Mapping[Any, int]) -> str:

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from marginlinear import params as P
 from marginlinear._version import version
 from marginlinear.compare import statistics as S
 from marginlinear.compare.design import Design, ratio
@@ -18,6 +19,7 @@ from marginlinear.compare.study import Plan
 from marginlinear.data.reading import JSONFault, json_of
 from marginlinear.errors import DataError
 from marginlinear.problem import Summary, counted
+from marginlinear.selection.advising import ENDLESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,6 +56,16 @@ class Counts(NamedTuple):
     win: int
     tie: int
     loss: int
+
+
+class AtEnd(NamedTuple):
+    """A value at an end of a method's grid, the least or the largest, and the sets most trials of which chose it."""
+
+    method: str
+    param: str
+    value: float
+    least: bool
+    sets: list[str]
 
 
 class Comparison(Summary):
@@ -220,6 +232,20 @@ class Comparison(Summary):
                     found[trial["method"]].setdefault(name.rstrip("_"), Counter())[value] += 1
         return found
 
+    def at_ends(self) -> Iterator[AtEnd]:
+        """Where most trials of a set chose the least or the largest value of a parameter that could go on."""
+        for entrant in self.entrants:
+            for param in (p for p in P.OWN if p.domain == ENDLESS):
+                tried = sorted(_numbers(entrant.key.get("grid", {}).get(param.name, ())))
+                for value in (tried[0], tried[-1]) if len(tried) > 2 else ():
+                    sets = [name for name in self.sets if self._mostly(name, entrant.label, param.name, value)]
+                    if sets:
+                        yield AtEnd(entrant.label, param.name.rstrip("_"), value, value == tried[0], sets)
+
+    def _mostly(self, name: str, method: str, param: str, value: float) -> bool:
+        chosen = [trial["params"][param] for trial in self.of(name, method) if trial["reason"] is None]
+        return chosen.count(value) > len(chosen) / 2
+
     def seconds(self, method: str) -> float:
         """Of all of its trials: choosing, training, predicting."""
         return math.fsum(sum(trial["seconds"].values()) for trial in self.trials if trial["method"] == method)
@@ -363,6 +389,14 @@ class Comparison(Summary):
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             fault = f"{type(error).__name__}: {error}"
         raise DataError(source, 0, 0, f"not what margin-compare -o FILE.json writes: {fault}")
+
+
+def _numbers(values: Sequence[Any]) -> list[float]:
+    """Of scikit-learn's kind they are texts; none where one is a word."""
+    try:
+        return [float(value) for value in values]
+    except ValueError:
+        return []
 
 
 def _plain(value: float) -> float | None:
