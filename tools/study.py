@@ -163,6 +163,7 @@ PARTS = {
     "given-pairs": Part(GIVEN_TEXT, ["l2svc", LONG[3]], TESTS_OF_TEXT),
     "given-images": Part(["mnist"], [*LONG, *BEYOND_LARGE[2:]], TESTS_OF_TEXT),
     "unseen": Part(UNSEEN, BINARY, [*HALF, *SCORES]),
+    "unseen-low": Part(UNSEEN, lower(BINARY[:-2]), [*HALF, *SCORES]),
     "unseen-noise-20": Part(UNSEEN, FEW, [*HALF, *SCORES, "--label-noise", "0.2"]),
     "unseen-rare": Part(UNSEEN_RARE, [*FEW, "msvmav"], [*HALF, *SCORES_OF_RARE]),
     "unseen-classes": Part(UNSEEN_CLASSES, LONG, [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
