@@ -81,6 +81,11 @@ class Param(NamedTuple):
         return "--" + self.name.rstrip("_").replace("_", "-")
 
     @property
+    def endless(self) -> bool:
+        """Whether a grid could go on at both ends: what is best at an end of it may be better beyond."""
+        return self.domain == "(0, inf)"
+
+    @property
     def allowed(self) -> str:
         """The domain in words."""
         if self.choices:

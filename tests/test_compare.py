@@ -19,6 +19,7 @@ from marginlinear.compare import Comparison, Forecast, compare, forecast, foresi
 from marginlinear.compare import statistics as S
 from marginlinear.compare.contestants import Fitted, Tried, best_of
 from marginlinear.compare.design import Design
+from marginlinear.compare.external import estimator_of
 from marginlinear.compare.foresight import Expected, extrapolated
 from marginlinear.compare.grids import AXES, grid_of
 from marginlinear.compare.measures import Predictions, measure
@@ -573,6 +574,8 @@ def test_damaged_results_and_journals(tmp_path):
                             (lambda told: told["trials"][0].pop("inner"), "not a trial: set, method"),
                             (lambda told: told["trials"][1]["scores"].update(accuracy="x"), "'x' is not a number"),
                             (lambda told: told.update(metrics=["mse"]), "does not measure classes"),
+                            (lambda told: told["methods"][0].update({"is": None}), "AttributeError: "),
+                            (lambda told: told["methods"][0]["is"].update(grid={"C": 5}), "TypeError: "),
                             (lambda told: told["trials"][2].update(split="1"), "split is '1'")]:
         told = json.loads(json.dumps(whole))
         change(told)
@@ -736,3 +739,10 @@ def test_values_at_the_ends_of_grids():
                                      for value, name in ((1.0, "x"), (4.0, "y"))]
     assert list(choices(found))[-1] == ("- b: C = 4 is the largest that was tried, and most trials chose it on y: what "
                                         "is best there may lie beyond.")
+
+
+def test_values_of_an_array_are_those_of_a_list():
+    """NumPy 1 and 2 call their numbers otherwise, and a journal is that of another comparison where a grid differs."""
+    of_list, of_array = (estimator_of(SVMClassifier(), {"C": values}, None) for values in
+                         ([0.25, 1.0, 4.0], np.logspace(-2, 2, 3, base=2)))
+    assert of_array.key == of_list.key and of_array.key["grid"] == {"C": ["0.25", "1.0", "4.0"]}

@@ -324,7 +324,9 @@ def estimator_of(estimator: Any, grid: Mapping[str, list[Any]] | None, label: st
 
     name = type(estimator).__name__
     _require_estimator(estimator, name)
-    values = {key: list(these) for key, these in (grid or {}).items()}
+    # Of an array, Python's numbers: what NumPy's are called depends on its version, and journals are told apart by it.
+    values = {key: [one.item() if isinstance(one, np.generic) else one for one in these]
+              for key, these in (grid or {}).items()}
     return Estimator(clone(estimator), name, {}, values, label or name)
 
 

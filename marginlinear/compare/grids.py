@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from marginlinear.registry import Method
 
 AXES: dict[str, tuple[str, str]] = {
-    P.C.name: (P.C.grid, "what margin-train -C tries, by factors of 4; smaller values are chosen at times, and gain "
-               "nothing on the mean (docs/evidence.md)"),
+    P.C.name: (P.C.grid, "what margin-train -C tries, by factors of 4; smaller values are chosen at times, and change "
+               "little on the mean (docs/evidence.md)"),
     P.MU.name: ("0,0.2,0.5,0.8", "0 is the convex end; 0.8 is the default"),
     P.THETA.name: ("0,0.2,0.5", "no band, the default, and one of half the margin"),
     P.LAMBDA1.name: ("0,0.01mC,0.1mC,1mC", "none, which the default is within noise, and in units of rows and C from "

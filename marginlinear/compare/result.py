@@ -19,7 +19,6 @@ from marginlinear.compare.study import Plan
 from marginlinear.data.reading import JSONFault, json_of
 from marginlinear.errors import DataError
 from marginlinear.problem import Summary, counted
-from marginlinear.selection.advising import ENDLESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -235,7 +234,7 @@ class Comparison(Summary):
     def at_ends(self) -> Iterator[AtEnd]:
         """Where most trials of a set chose the least or the largest value of a parameter that could go on."""
         for entrant in self.entrants:
-            for param in (p for p in P.OWN if p.domain == ENDLESS):
+            for param in (p for p in P.OWN if p.endless):
                 tried = sorted(_numbers(entrant.key.get("grid", {}).get(param.name, ())))
                 for value in (tried[0], tried[-1]) if len(tried) > 2 else ():
                     sets = [name for name in self.sets if self._mostly(name, entrant.label, param.name, value)]
@@ -243,7 +242,7 @@ class Comparison(Summary):
                         yield AtEnd(entrant.label, param.name.rstrip("_"), value, value == tried[0], sets)
 
     def _mostly(self, name: str, method: str, param: str, value: float) -> bool:
-        chosen = [trial["params"][param] for trial in self.of(name, method) if trial["reason"] is None]
+        chosen = [trial["params"].get(param) for trial in self.of(name, method) if trial["reason"] is None]
         return chosen.count(value) > len(chosen) / 2
 
     def seconds(self, method: str) -> float:
@@ -384,8 +383,10 @@ class Comparison(Summary):
                             told["scale"], told["regression"], told.get("margins", False))
                 entrants = [Entrant(one["method"], one["described"], one["is"]) for one in told["methods"]]
                 sets = {name: {key: one[key] for key in TOLD} for name, one in told["sets"].items()}
-                return cls(plan, entrants, sets, told["trials"], level=float(told["level"]), rope=float(told["rope"]),
-                           certified_only=told["certified_only"])
+                found = cls(plan, entrants, sets, told["trials"], level=float(told["level"]), rope=float(told["rope"]),
+                            certified_only=told["certified_only"])
+                list(found.at_ends())  # the report reads the grids
+                return found
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             fault = f"{type(error).__name__}: {error}"
         raise DataError(source, 0, 0, f"not what margin-compare -o FILE.json writes: {fault}")

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     Called = Callable[[P.Param], str]
 
 FEW = 0.1
-# An interval without an end: what was best at the edge of a grid may be better beyond it.
-ENDLESS = "(0, inf)"
 STEPS = 3
 # Numbers that are classes are few, or whole with so many rows each.
 MANY, ROWS = 20, 4
@@ -186,7 +184,7 @@ def of_search(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], calle
     notes = []
     score = next(entry["score"] for entry in table if all(entry[name] == value for name, value in best.items()))
     for param in P.OWN:
-        values = [entry[param.name] for entry in table] if param.domain == ENDLESS and param.name in best else []
+        values = [entry[param.name] for entry in table] if param.endless and param.name in best else []
         # Values in units of rows and C are text.
         values = sorted(set(values)) if all(isinstance(value, float) for value in values) else []
         if len(values) < 3 or best[param.name] not in (values[0], values[-1]):
