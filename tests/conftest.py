@@ -17,6 +17,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+# For tools.*, behind all others: the marginlinear that is tested is the installed one.
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def elsewhere(tmp_path_factory):

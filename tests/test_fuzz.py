@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
+from tools.fuzz import __main__ as driver
+from tools.fuzz import worker
 
-driver, worker = importlib.import_module("tools.fuzz.__main__"), importlib.import_module("tools.fuzz.worker")
+ROOT = Path(__file__).resolve().parent.parent
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="campaigns run on Linux"),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")]

@@ -1,8 +1,5 @@
 """The rivals of the papers that are evidence only: each against a slow oracle, and its certificate."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -12,8 +9,6 @@ import marginlinear as ml
 from marginlinear.compare import compare
 
 pytest.importorskip("sklearn")
-# Behind all others: marginlinear is the one that is tested.
-sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 import oracles
 

@@ -1113,9 +1113,7 @@ def test_parts_of_the_study_taken_together(tmp_path, monkeypatch):
     """Means over the certified splits of a set, the methods of both parts, and SciPy's p for the same differences."""
     from scipy.stats import wilcoxon
 
-    # At the end: the package is the installed one.
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
-    pooled = importlib.import_module("tools.pooled")
+    from tools import pooled
 
     def write(name, *parts):
         monkeypatch.setattr(sys, "argv", ["pooled", *parts, "--study", str(tmp_path), "--write", str(tmp_path / name)])
@@ -1157,8 +1155,7 @@ def test_parts_of_the_study_taken_together(tmp_path, monkeypatch):
 def test_claims_are_tested_by_the_sign_that_they_have(tmp_path, monkeypatch):
     from scipy.stats import wilcoxon
 
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
-    claims = importlib.import_module("tools.claims")
+    from tools import claims
     rng = np.random.default_rng(0)
     parts = {}
     for claim in claims.CLAIMS:
@@ -1192,9 +1189,8 @@ def test_claims_are_tested_by_the_sign_that_they_have(tmp_path, monkeypatch):
             assert cells[8] == ("does not" if not right else "holds" if p < 0.05 else "not told apart")
 
 
-def test_words_of_keels_tables_are_features(monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
-    keel = importlib.import_module("tools.keel")
+def test_words_of_keels_tables_are_features():
+    from tools import keel
     X, y = keel.rows_of("1.5, f, b, yes\n2, m, a, no\n<null>, m, a, no\n-3, f, c, no\n")
     assert y.tolist() == ["yes", "no", "no"]
     assert X.tolist() == [[1.5, 0, 0, 1, 0], [2, 1, 1, 0, 0], [-3, 0, 0, 0, 1]]
