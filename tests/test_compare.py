@@ -630,9 +630,9 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
 
 class Clock:
     """A time of its own, and a contestant whose trials take a known part of it: SECOND a row of a search's fits, by
-    the point's C, and as much for the last fit."""
+    the point's C, FIXED a fit, and SECOND a row for the last fit."""
 
-    SECOND = 3e-5
+    SECOND, FIXED = 3e-5, 0.0
     label, key, described, regression, power = "clocked", {}, "clocked", False, 1.0
 
     def __init__(self):
@@ -654,6 +654,7 @@ class Clock:
         self.searched.append((len(task.y), len(points), task.tried))
         rows = sum((task.fold_of != fold).sum() for fold in task.at_work)
         self.now += self.SECOND * rows * sum(point["C"] for point in points)
+        self.now += self.FIXED * len(points) * len(task.at_work)
         return [Tried(point, 0.5, 0) for point in points]
 
     def fit(self, task, point, probability):
@@ -677,6 +678,14 @@ def test_seconds_are_foreseen(monkeypatch):
         # 16 points of C = 1 or 2, each on 4 times 750 rows, and a fit on 1000.
         assert part.seconds == pytest.approx(clock.SECOND * (3000 * 24 + 1000), rel=0.02)
         assert found.wait == pytest.approx(max(part.seconds, found.seconds / 2))
+    # What a fit takes whatever its rows is found, though one trial of few takes more seconds than may be spent.
+    monkeypatch.setattr(Clock, "FIXED", 2.0)
+    clock = Clock()
+    monkeypatch.setattr(foresight, "time", clock)
+    monkeypatch.setattr(study, "time", clock)
+    (part,) = forecast({"some": (X, y)}, [clock], splits=3, train_size=0.25, folds=4, level=0.1).parts
+    assert clock.searched == [(62, 8, 1), (16, 8, 1)]
+    assert part.seconds == pytest.approx(2 * 64 + clock.SECOND * (3000 * 24 + 1000), rel=0.02)
 
 
 def test_seconds_of_more_rows():

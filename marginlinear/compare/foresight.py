@@ -3,7 +3,7 @@
 Of each set and method one trial is timed on some of the rows, with some of the chains of its grid, in one inner fold.
 The rows become four times as many while that costs little beside the trials to come; in the end all of a trial is made,
 if that is cheap. From where it ends the seconds are a constant and a part that grows with the rows, or grow by a power
-of them.
+of them. Where the first trial is all that may be timed, one on a quarter of its rows tells that constant.
 """
 
 from __future__ import annotations
@@ -133,14 +133,13 @@ def _timed(plan: Plan, data: Dataset, method: Contestant, trials: int, first: bo
     """(fits, seconds) of a trial."""
     m = len(data.y)
     found: list[tuple[int, float]] = []
-    spent, fits = 0.0, 0
+    spent, fits, folds = 0.0, 0, plan.design.folds
     for n, whole in [*((n, False) for n in _sizes(m)), (m, True)]:
-        part, some = Part(method, whole), sample(data, n, plan.design.seed)
-        smaller = plan._replace(design=_shrunk(plan.design, n / m))
-        cost, trial = _measured(smaller, some, part)
+        part = Part(method, whole)
+        cost, trial = _measured(plan, data, part, n)
         if first and cost < MOST:
             # What is imported by a first fit takes as long as many of them.
-            cost, trial = _measured(smaller, some, part)
+            cost, trial = _measured(plan, data, part, n)
         first = False
         if trial["reason"] is not None:
             # Few rows may lack a class.
@@ -148,17 +147,24 @@ def _timed(plan: Plan, data: Dataset, method: Contestant, trials: int, first: bo
         spent += cost
         if whole:
             return fits, cost
-        folds = plan.design.folds
         fits = part.count * folds + 1 if part.count > 1 else 1
         found.append((n, cost + trial["seconds"]["select"] * (part.share * folds - 1)))
         ahead = extrapolated(found, m, method.power)
         following = ahead if n == m else cost * min(FACTOR, m / n)
         if spent + following > min(max(LEAST, SHARE * trials * ahead), MOST):
             break
+    if len(found) == 1 and n < m:
+        # How much of it grows with the rows, fewer of them tell: of many features next to nothing may.
+        cost, trial = _measured(plan, data, part, n // FACTOR)
+        if trial["reason"] is None:
+            found.insert(0, (n // FACTOR, cost + trial["seconds"]["select"] * (part.share * folds - 1)))
     return fits, extrapolated(found, m, method.power) if found else 0.0
 
 
-def _measured(plan: Plan, data: Dataset, method: Contestant) -> tuple[float, Trial]:
+def _measured(plan: Plan, data: Dataset, method: Contestant, n: int) -> tuple[float, Trial]:
+    """The seconds of a trial on n of the rows, and the trial."""
+    plan = plan._replace(design=_shrunk(plan.design, n / len(data.y)))
+    data = sample(data, n, plan.design.seed)
     began = time.perf_counter()
     trial = trial_of(plan, data, method, 0, 1, None)
     return time.perf_counter() - began, trial
