@@ -1156,6 +1156,7 @@ def test_claims_are_tested_by_the_sign_that_they_have(tmp_path, monkeypatch):
     from scipy.stats import wilcoxon
 
     from tools import claims
+
     rng = np.random.default_rng(0)
     parts = {}
     for claim in claims.CLAIMS:
@@ -1191,6 +1192,7 @@ def test_claims_are_tested_by_the_sign_that_they_have(tmp_path, monkeypatch):
 
 def test_words_of_keels_tables_are_features():
     from tools import keel
+
     X, y = keel.rows_of("1.5, f, b, yes\n2, m, a, no\n<null>, m, a, no\n-3, f, c, no\n")
     assert y.tolist() == ["yes", "no", "no"]
     assert X.tolist() == [[1.5, 0, 0, 1, 0], [2, 1, 1, 0, 0], [-3, 0, 0, 0, 1]]

@@ -90,7 +90,7 @@ def fixed(method: str, **values: str) -> list[str]:
 
 
 def costs(methods: list[str], values: str) -> list[str]:
-    """The methods, with values of C of one's own."""
+    """The methods, each with these values of C."""
     return [f"{one};C={values}" for one in methods]
 
 
@@ -102,7 +102,7 @@ class Part(NamedTuple):
     options: list[str]
 
 
-# Beyond both ends of the grid of the others.
+# LOW goes below the grid of the others, HIGH above it, for sets of which most trials of several methods chose its end.
 GRID, LOW, HIGH = C.grid, "log2:-13:2:9", "log2:-5:2:15"
 SLICE, SLICES = "slice", 10  # the column of a row's place along the first principal component
 ODM = fixed("odm", mu="0 0.2 0.5 0.8", theta="0 0.2 0.5")
@@ -113,7 +113,6 @@ PARTS = {
     "binary-large": Part(TABLES, BINARY, [*ROWS, *SCORES]),
     "binary-low": Part(SMALL, costs(BINARY[:-2], LOW), [*HALF, *SCORES]),
     "binary-large-low": Part(TABLES, costs(BINARY[:-2], LOW), [*ROWS, *SCORES]),
-    # Sets of which most trials of several methods chose the largest C.
     "binary-large-high": Part(["cod-rna30k"], costs(BINARY[:-2], HIGH), [*ROWS, *SCORES]),
     "classes": Part(CLASSES, JOINT, [*HALF, *SCORES_OF_CLASSES]),
     "classes-low": Part(CLASSES, costs(TEXT, LOW), [*HALF, *SCORES_OF_CLASSES]),

@@ -131,9 +131,9 @@ def forecast_of(plan: Plan, sources: Sequence[Source], methods: Sequence[Contest
 
 def _timed(plan: Plan, data: Dataset, method: Contestant, trials: int, first: bool) -> tuple[int, float]:
     """(fits, seconds) of a trial."""
-    m = len(data.y)
+    m, folds = len(data.y), plan.design.folds
     found: list[tuple[int, float]] = []
-    spent, fits, folds = 0.0, 0, plan.design.folds
+    spent, fits = 0.0, 0
     for n, whole in [*((n, False) for n in _sizes(m)), (m, True)]:
         part = Part(method, whole)
         cost, trial = _measured(plan, data, part, n)
@@ -148,7 +148,7 @@ def _timed(plan: Plan, data: Dataset, method: Contestant, trials: int, first: bo
         if whole:
             return fits, cost
         fits = part.count * folds + 1 if part.count > 1 else 1
-        found.append((n, cost + trial["seconds"]["select"] * (part.share * folds - 1)))
+        found.append((n, part.whole_trial(cost, trial, folds)))
         ahead = extrapolated(found, m, method.power)
         following = ahead if n == m else cost * min(FACTOR, m / n)
         if spent + following > min(max(LEAST, SHARE * trials * ahead), MOST):
@@ -157,7 +157,7 @@ def _timed(plan: Plan, data: Dataset, method: Contestant, trials: int, first: bo
         # How much of it grows with the rows, fewer of them tell: of many features next to nothing may.
         cost, trial = _measured(plan, data, part, n // FACTOR)
         if trial["reason"] is None:
-            found.insert(0, (n // FACTOR, cost + trial["seconds"]["select"] * (part.share * folds - 1)))
+            found.insert(0, (n // FACTOR, part.whole_trial(cost, trial, folds)))
     return fits, extrapolated(found, m, method.power) if found else 0.0
 
 
@@ -261,6 +261,11 @@ class Part:
         some = [points[p] for p in sorted(p for chain in taken for p in chains[chain])]
         self.count, self.share = len(points), len(points) / len(some)
         return some
+
+    def whole_trial(self, seconds: float, trial: Trial, folds: int) -> float:
+        """Seconds of all points in all folds, of what the trial took with some in one."""
+        select: float = trial["seconds"]["select"]
+        return seconds + select * (self.share * folds - 1)
 
     def search(self, task: Task, points: list[dict[str, Any]]) -> list[Tried]:
         return self.inner.search(task if self.whole else task._replace(tried=1), points)
