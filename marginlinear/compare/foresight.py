@@ -152,12 +152,13 @@ def _timed(plan: Plan, data: Dataset, method: Contestant, trials: int, first: bo
         ahead = extrapolated(found, m, method.power)
         following = ahead if n == m else cost * min(FACTOR, m / n)
         if spent + following > min(max(LEAST, SHARE * trials * ahead), MOST):
+            if len(found) == 1 and n < m:
+                # How much of it grows with the rows, fewer of them tell: of many features next to nothing may.
+                fewer = n // FACTOR
+                cost, trial = _measured(plan, data, part, fewer)
+                if trial["reason"] is None:
+                    found.insert(0, (fewer, part.whole_trial(cost, trial, folds)))
             break
-    if len(found) == 1 and n < m:
-        # How much of it grows with the rows, fewer of them tell: of many features next to nothing may.
-        cost, trial = _measured(plan, data, part, n // FACTOR)
-        if trial["reason"] is None:
-            found.insert(0, (n // FACTOR, part.whole_trial(cost, trial, folds)))
     return fits, extrapolated(found, m, method.power) if found else 0.0
 
 
