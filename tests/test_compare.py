@@ -688,6 +688,18 @@ def test_seconds_are_foreseen(monkeypatch):
     assert part.seconds == pytest.approx(2 * 64 + clock.SECOND * (3000 * 24 + 1000), rel=0.02)
 
 
+def test_splits_without_a_class_are_passed_over_in_a_forecast():
+    rng = np.random.default_rng(0)
+    y = (np.arange(2000) < 3).astype(int)
+    given = {"some": (rng.standard_normal((2000, 2)) + y[:, None], y)}, ["l2svc"]
+    found = compare(*given, splits=2, train_size=0.5, folds=3, seed=1)
+    assert [trial["reason"] is None for trial in found.trials] == [False, True]
+    (part,) = forecast(*given, splits=2, train_size=0.5, folds=3, seed=1).parts
+    assert part.fits == found.trials[1]["fits"] + 1 and part.seconds > 0
+    (part,) = forecast(*given, splits=2, train_size=0.2, folds=3, seed=1).parts
+    assert (part.fits, part.seconds) == (0, 0)
+
+
 def test_seconds_of_more_rows():
     assert extrapolated([(100, 2.0)], 300, 2.0) == 6
     assert extrapolated([(50, 9.0), (100, 2.0), (400, 5.0)], 1000, 2.0) == pytest.approx(5 + 0.01 * 600)
