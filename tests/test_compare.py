@@ -679,13 +679,13 @@ def test_seconds_are_foreseen(monkeypatch):
         assert part.seconds == pytest.approx(clock.SECOND * (3000 * 24 + 1000), rel=0.02)
         assert found.wait == pytest.approx(max(part.seconds, found.seconds / 2))
     # What a fit takes whatever its rows is found, though one trial of few takes more seconds than may be spent.
-    monkeypatch.setattr(Clock, "FIXED", 2.0)
+    monkeypatch.setattr(Clock, "FIXED", 4.0)
     clock = Clock()
     monkeypatch.setattr(foresight, "time", clock)
     monkeypatch.setattr(study, "time", clock)
     (part,) = forecast({"some": (X, y)}, [clock], splits=3, train_size=0.25, folds=4, level=0.1).parts
     assert clock.searched == [(62, 8, 1), (16, 8, 1)]
-    assert part.seconds == pytest.approx(2 * 64 + clock.SECOND * (3000 * 24 + 1000), rel=0.02)
+    assert part.seconds == pytest.approx(4 * 64 + clock.SECOND * (3000 * 24 + 1000), rel=0.02)
 
 
 def test_splits_without_a_class_are_passed_over_in_a_forecast():

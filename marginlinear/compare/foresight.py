@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from marginlinear.compare.study import Plan, Source, Trial
 
 # What the timing of a set and a method may take: a part of all its trials, but between so many seconds.
-SHARE, LEAST, MOST = 0.05, 0.25, 5.0
+SHARE, LEAST, MOST = 0.05, 0.25, 30.0
 # Rows of a first trial, at least; by what they grow from each to the next; chains of the grid in each.
 ROWS, FACTOR, CHAINS = 100, 4, 4
 
