@@ -7,11 +7,12 @@ import warnings
 import numpy as np
 import oracles
 import pytest
+from scipy.sparse import csr_array
 
 import marginlinear as ml
 from marginlinear._core.rows import Rows
 from marginlinear._core.smooth import SmoothLoss
-from marginlinear.algorithms.pairwise import newton, passes
+from marginlinear.algorithms.pairwise import active, newton, passes
 from marginlinear.algorithms.pairwise import regulariser as regularisers
 
 LOSSES = {"m3svm": "hinge", "ism3-logistic": "logistic", "ism3-softmax": "softmax"}
@@ -141,6 +142,66 @@ def test_p_2_is_a_ridge(name, other):
     theirs = ml.train(X, y, solver=other, C=1.0, tol=1e-6)
     assert mine.info.objective == pytest.approx(theirs.info.objective, rel=3e-6)
     assert np.allclose(mine.coef, theirs.coef, atol=1e-2)
+
+
+@pytest.mark.parametrize("bias", [-1, 0, 2.0])
+@pytest.mark.parametrize("p", [1, 1.5, 2, 4])
+def test_the_inverse_of_the_hessian(monkeypatch, p, bias):
+    """With all pairs of rows and classes it undoes the product, at every step of a fit, of dense and sparse rows."""
+    seen = []
+
+    def undone(fit):
+        W, H = fit.W, fit.duals.H
+        # Those without curvature, as of the rows' own classes, change nothing.
+        sharp = active.ActivePairs(fit.problem.rows, fit.problem.y, H, np.arange(H.size), fit.regulariser, W)
+        V, product = np.random.default_rng(0).standard_normal(W.shape), np.zeros_like(W)
+        V[:, -1] = 0.0
+        if bias == 0:
+            V[-1] = 0.0
+        fit._product(V, product)
+        found = sharp(product, 0, len(W))
+        assert np.allclose(found, V, atol=1e-6 * abs(V).max())
+        assert np.array_equal(sharp(product, 1, 3), found[1:3])
+        seen.append(len(W))
+
+    monkeypatch.setattr(newton, "TRIED", 1)
+    monkeypatch.setattr(newton.NewtonFit, "_sharpest", undone)
+    X, y, _ = data(6, m=20, d=5, k=4)
+    X[abs(X) < 0.3] = 0.0
+    for rows in (X, X.astype(np.float32), csr_array(X)):
+        train("m3svm", rows, y, lambda_=0.1, norm=p, eps=1e-2, bias=bias, delta=0.1)
+    assert len(seen) >= 9 and set(seen) == {5 if bias < 0 else 6}
+
+
+def test_few_sharp_pairs_are_solved_for(monkeypatch):
+    """It takes fewer products to the same optimum; more pairs than may be are left to the conjugate gradients."""
+    X, y, _ = data(2, m=150, d=100, k=5)
+    products, solution = [], newton.NewtonFit.solution
+
+    def counted(fit):
+        found = solution(fit)
+        products.append(fit.products)
+        return found
+
+    monkeypatch.setattr(newton.NewtonFit, "solution", counted)
+    models = []
+    for most in (newton.MOST, 10):
+        monkeypatch.setattr(newton, "MOST", most)
+        models.append(train("m3svm", X, y, lambda_=1e-2, norm=1, tol=1e-5))
+    assert products[0] < products[1] / 2
+    assert all(model.info.converged for model in models)
+    assert models[0].info.objective == pytest.approx(models[1].info.objective, rel=2e-5)
+
+
+def test_the_sharpest_leave_next_to_nothing():
+    H = np.array([[0.0, 8.0, 1.9], [0.05, 4.0, 0.04]])
+    assert active.sharpest(H, 6).tolist() == [1, 4, 2]
+    assert active.sharpest(H, 3).tolist() == [1, 4, 2]
+    for most in (2, 0):
+        assert active.sharpest(H, most) is None
+    assert active.sharpest(np.zeros((2, 2)), 4) is None
+    # A quarter more is taken along.
+    assert active.sharpest(np.r_[np.ones(8), np.full(8, 1e-3)].reshape(8, 2), 16).tolist() == list(range(10))
 
 
 def test_pairs_of_distances():

@@ -4,8 +4,9 @@ Of few rows, lbfgs.py is the quicker one where it applies; what it leaves is New
 
 A Newton step solves H s = -gradient by conjugate gradients, in coordinates of the classes' directions in which M is
 the identity and C = sum_i B_i diagonal, B_i row i's curvature in its scores. Preconditioner: (I + A x C)^-1 with
-A = sum_i tr(B_i) x_i x_i' / sum_i tr(B_i), of which many features have the diagonal alone. SciPy's Newton methods take
-no preconditioner, its L-BFGS needs up to 20 vectors of d k numbers; here there are 6 and what a pass over rows needs.
+A = sum_i tr(B_i) x_i x_i' / sum_i tr(B_i), of which many features have the diagonal alone; of a sharp hinge that of
+active.py, as soon as the products have cost what it costs. SciPy's Newton methods take no preconditioner, its L-BFGS
+needs up to 20 vectors of d k numbers; here there are 6, with active.py's 10, and what a pass over rows needs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from scipy.sparse import csr_array
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear._core.smooth import SmoothLoss
 from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.pairwise.active import MOST, ActivePairs, sharpest
 from marginlinear.algorithms.pairwise.lbfgs import ScoreDescent
 from marginlinear.algorithms.pairwise.loss import HingeDuals
 from marginlinear.algorithms.pairwise.passes import CACHED, add, blocks, by_rows, dot, maximum, multiply
@@ -30,12 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import FloatArray, State
+    from marginlinear._typing import FloatArray, IntpArray, State
     from marginlinear.algorithms.pairwise.regulariser import Quadratic
     from marginlinear.problem import Problem, Run
 
 # Most features whose correlations the preconditioner knows, if there are as many rows.
 WHOLE = 1000
+# Products of the Hessian, at least, that come before active.py is tried.
+TRIED = 20
 # A stage is settled when a step promises no more than this part of what the rounding costs: the rounding then falls by
 # the factor SHARPER, down to LEAST.
 SETTLED, SHARPER, LEAST = 0.1, 4.0, 1e-12
@@ -235,15 +239,26 @@ class NewtonFit:
             p[lo:hi] += q[lo:hi]
 
         first = rho = sum(run_chunks(go, d, threads, size))
-        gain = 0.0
+        gain, which, patience = 0.0, None, math.inf
         rough = ROUGH_HINGE if self.hinge else ROUGH
         forcing = max(FINE, rough * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective))))
         # Without rounding d k gradients are the exact solution.
-        for _ in range(2 * step.size):
+        for products in range(2 * step.size):
             if not rho > forcing**2 * first:
                 break
             if self.budget.exhausted(self.n_iter):
                 return None
+            if products == TRIED:
+                which = self._sharpest()
+                patience = math.inf if which is None else len(which)**3 / max(1, self.problem.rows.nnz * step.shape[1])
+            if which is not None and products >= patience:
+                sharp = ActivePairs(self.problem.rows, self.problem.y, self.duals.H, which, self.regulariser, self.W)
+                which, turn = None, 0.0
+                multiply(self.gradient, -self.regulariser.basis, p, threads)
+                start, along = dot(p, sharp(p, 0, d)), sharp(r, 0, d)
+                # Rounding may leave it indefinite, or not a number.
+                if start > 0 and dot(r, along) > 0:
+                    precondition, size, first, rho, q[:] = sharp, d, start, dot(r, along), along
             run_chunks(head, d, threads, size)
             self._product(p, q)
             bend = sum(run_chunks(lambda lo, hi: dot(p[lo:hi], q[lo:hi]), d, threads, size))
@@ -256,6 +271,12 @@ class NewtonFit:
             turn = rho / before
         multiply(step, self.regulariser.basis.T, step, threads)
         return gain
+
+    def _sharpest(self) -> IntpArray | None:
+        """Places of the few values of the hinge's curvature that count, None where there are more."""
+        if not self.hinge:
+            return None
+        return sharpest(self.duals.H, MOST - len(self.regulariser.bends(self.problem.n_classes)[0]))
 
     def _product(self, V: FloatArray, out: FloatArray) -> None:
         """The Hessian times V, both in the coordinates of the basis."""

@@ -12,7 +12,7 @@ from marginlinear.algorithms.pairwise.passes import add_product, blocks, by_rows
 from marginlinear.threads import aside
 
 if TYPE_CHECKING:
-    from marginlinear._typing import FloatArray
+    from marginlinear._typing import FloatArray, IntpArray
 
 # D2_jl = G_jj + G_ll - 2 G_jl has lost its digits below this part of G_jj + G_ll.
 CANCELLED = 1e-8
@@ -87,6 +87,22 @@ class Quadratic:
             return None
         return self._own_of_bias() * np.append((self.basis[:, :-1] ** 2).sum(axis=0), 1.0)
 
+    def inverse_of_bias(self) -> FloatArray | None:
+        """The inverse of the Hessian's part for the bias, in the coordinates of the basis; None without a bias."""
+        if self.bias is None:
+            return None
+        found = np.zeros_like(self.basis)
+        if self.bias:
+            free = self.basis[:, :-1]
+            found[:-1, :-1] = np.linalg.inv(free.T @ free) / self._own_of_bias()
+        return found
+
+    def bends(self, k: int) -> tuple[IntpArray, IntpArray, FloatArray]:
+        """Pairs of classes j, l and weights a_jl: the Hessian is M and the sum of a_jl v v' over them, v = (w_j - w_l)
+        (e_j - e_l)'."""
+        none = np.empty(0, dtype=np.intp)
+        return none, none, np.empty(0)
+
     def conjugate(self, W: FloatArray, gradient: FloatArray, scratch: FloatArray) -> tuple[float, float, float]:
         """(A, q, B) with R*(theta U) <= A theta^q + B theta^2, U = -(gradient of the losses) and U_b included."""
         A, B, V = (vectors[self.features] for vectors in (W, gradient, scratch))
@@ -156,6 +172,10 @@ class Pairwise(Quadratic):
         own = A.diagonal()
         along = self.T * (own[:, None] + own - A - A.T)  # <w_j - w_l, v_j - v_l> ||w_j - w_l||^{p-4}
         add_product(W[features], self.lam * p * (p - 2) * laplacian(along) @ basis, out[features], self.threads)
+
+    def bends(self, k: int) -> tuple[IntpArray, IntpArray, FloatArray]:
+        first, second = np.triu_indices(k, 1)
+        return first, second, self.lam * self.p * (self.p - 2) * self.T[first, second]
 
     def factorise(self, k: int) -> None:
         values, vectors = aside(np.linalg.eigh, self.lam * self.p * laplacian(self.S))

@@ -232,6 +232,9 @@ class SummedNewtonFit(NewtonFit):
     def _duals(self) -> Any:
         return ElsewhereDuals(self.loss)
 
+    def _sharpest(self) -> None:
+        """The curvature is where the rows are."""
+
     @property
     def _correlated(self) -> bool:
         found: bool = self.loss.correlated
