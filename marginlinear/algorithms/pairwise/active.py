@@ -72,7 +72,7 @@ class ActivePairs:
                  W: FloatArray) -> None:
         k, n = len(regulariser.basis), len(which)
         self.basis, self.features, self.W = regulariser.basis, regulariser.features, W[regulariser.features]
-        self.first, self.second, bends = regulariser.bends(k)
+        self.first, self.second, a = regulariser.rank_ones(k)
         row, other = np.divmod(which, k)
         own = y[row].astype(np.intp)
         row, at = np.unique(row, return_inverse=True)
@@ -83,7 +83,7 @@ class ActivePairs:
                                (n, len(row) * k))
         X = self.X[:, self.features]
         K, scores = X @ X.T, X @ self.W
-        system = np.empty((n + len(bends), n + len(bends)))
+        system = np.empty((n + len(a), n + len(a)))
         system[:n, :n] = (K.toarray() if isinstance(K, csr_array) else K)[np.ix_(at, at)]
         system[:n, n:] = (scores[:, self.first] - scores[:, self.second])[at]
         system[n:, :n] = system[:n, n:].T
@@ -93,7 +93,7 @@ class ActivePairs:
         self.of_bias = regulariser.inverse_of_bias()
         if self.of_bias is not None:
             system[:n, :n] += rows.bias**2 * between(self.basis @ self.of_bias @ self.basis.T, own, other)
-        weights = np.concatenate([H.reshape(-1)[which], bends])
+        weights = np.concatenate([H.reshape(-1)[which], a])
         self.roots = np.sqrt(abs(weights))
         system *= self.roots
         system *= self.roots[:, np.newaxis]

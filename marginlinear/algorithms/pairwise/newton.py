@@ -276,7 +276,7 @@ class NewtonFit:
         """Places of the few values of the hinge's curvature that count, None where there are more."""
         if not self.hinge:
             return None
-        return sharpest(self.duals.H, MOST - len(self.regulariser.bends(self.problem.n_classes)[0]))
+        return sharpest(self.duals.H, MOST - len(self.regulariser.rank_ones(self.problem.n_classes)[0]))
 
     def _product(self, V: FloatArray, out: FloatArray) -> None:
         """The Hessian times V, both in the coordinates of the basis."""

@@ -97,7 +97,7 @@ class Quadratic:
             found[:-1, :-1] = np.linalg.inv(free.T @ free) / self._own_of_bias()
         return found
 
-    def bends(self, k: int) -> tuple[IntpArray, IntpArray, FloatArray]:
+    def rank_ones(self, k: int) -> tuple[IntpArray, IntpArray, FloatArray]:
         """Pairs of classes j, l and weights a_jl: the Hessian is M and the sum of a_jl v v' over them, v = (w_j - w_l)
         (e_j - e_l)'."""
         none = np.empty(0, dtype=np.intp)
@@ -173,7 +173,7 @@ class Pairwise(Quadratic):
         along = self.T * (own[:, None] + own - A - A.T)  # <w_j - w_l, v_j - v_l> ||w_j - w_l||^{p-4}
         add_product(W[features], self.lam * p * (p - 2) * laplacian(along) @ basis, out[features], self.threads)
 
-    def bends(self, k: int) -> tuple[IntpArray, IntpArray, FloatArray]:
+    def rank_ones(self, k: int) -> tuple[IntpArray, IntpArray, FloatArray]:
         first, second = np.triu_indices(k, 1)
         return first, second, self.lam * self.p * (self.p - 2) * self.T[first, second]
 
