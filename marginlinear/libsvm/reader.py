@@ -600,7 +600,7 @@ def opened(source: Source) -> Iterator[tuple[str, ReadInto, int | None]]:
             if sys.stdin is None:
                 raise OSError(errno.EBADF, "there is no standard input")
             stream = sys.stdin.buffer
-            yield "<stdin>", stream.readinto, None
+            yield "<stdin>", readinto_of(stream), None
             return
         with open(path, "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
@@ -609,15 +609,21 @@ def opened(source: Source) -> Iterator[tuple[str, ReadInto, int | None]]:
         raise TypeError("source is a text file: open it in binary mode")
     elif hasattr(source, "read"):
         name = getattr(source, "name", None)
-        stream = source
-        readinto = stream.readinto if hasattr(stream, "readinto") else readinto_of(stream.read)
-        yield name if isinstance(name, str) else "<file object>", readinto, None
+        yield name if isinstance(name, str) else "<file object>", readinto_of(source), None
     else:
         raise TypeError(f"source is a {type(source).__name__}; a path, '-' or a binary file object is needed")
 
 
-def readinto_of(read: Callable[[int], bytes | None]) -> ReadInto:
-    """readinto of a file object that has only read."""
+def readinto_of(stream: Any) -> ReadInto:
+    """The readinto of a file object, made of its read if it has only that."""
+    if isinstance(stream, io.BufferedReader):
+        # One read of the raw stream at a time, in between which Python hears a signal: a loop in C would carry one into
+        # the next read, which may wait for ever.
+        return stream.readinto1
+    if hasattr(stream, "readinto"):
+        return cast(ReadInto, stream.readinto)
+    read = stream.read
+
     def readinto(room: memoryview) -> int | None:
         text = read(len(room))
         if text is None:
