@@ -517,7 +517,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             (["-s", "l2svc", "-o", "x.txt", "d.csv"], 2, "-o x.txt: give a name that ends in"),
             (["-s", "l2svc", "-o", "d.csv", "d.csv"], 2, "are one file"),
             (["-s", "l2svc", "--outer-folds", "3", "--splits", "2", "d.csv"], 2, "--splits is of random splits"),
-            (["-s", "l2svc", "d.csv"], 1, "there is no column 'label'"),
+            (["-s", "l2svc", "d.csv"], 1, "of labels: the columns are a, b, what; name one by --label"),
             (["-s", "l2svc", "--label", "what", "--train-size", "99", "-q", "-o", "x.md", "d.csv"], 1,
              "nothing could be tried: train_size = 99 is 99 of 90 rows"),
             (["-s", "l2svc", "none"], 1, "can't open input file none"),

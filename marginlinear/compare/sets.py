@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from marginlinear.data.arrays import CSR, held, is_compressed, select_rows, shape_of
-from marginlinear.data.columns import columns_of, read_csv
+from marginlinear.data.columns import columns_of, no_labels, read_csv
 from marginlinear.data.labels import targets_of
 from marginlinear.data.reading import PACKED, SEPARATORS, place_of, separator_of
 from marginlinear.errors import DataError
@@ -134,7 +134,9 @@ class File(NamedTuple):
     def peek(self) -> None:
         """Raise DataError or OSError now, where the beginning of the file is not that of a set."""
         if separator_of(self.path):
-            columns_of(self.path, (self.label, *self.categories, *self.leave_out))
+            header = columns_of(self.path, (*self.categories, *self.leave_out))
+            if self.label not in header:
+                raise no_labels(self.path, header, self.label)
             return
         from marginlinear.libsvm import libsvm_blocks
 

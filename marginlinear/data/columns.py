@@ -404,7 +404,7 @@ class TextTable:
     def _header(self, cells: list[str]) -> list[str]:
         self.labelled = self.label in checked_header(self.path, cells, ())
         if not (self.labelled or self.unlabelled):
-            raise missing(self.path, cells, self.label, " of labels", "name one by --label")
+            raise no_labels(self.path, cells, self.label)
         header = checked_header(self.path, cells, (*self.categories, *self.left_out))
         named = (self.label, *self.categories, *self.left_out)
         twice = next((name for name in named if named.count(name) > 1), None)
@@ -548,6 +548,11 @@ def missing(path: str, header: Sequence[str], name: str, which: str = "", fix: s
                          f"{header_text(header)}", fix)
     near = did_you_mean(name.lower(), {known.strip().lower(): as_written(known.strip()) for known in header})
     return DataError(path, line, line, f"{what}{near}: the columns are {header_text(header)}", fix)
+
+
+def no_labels(path: str, header: Sequence[str], label: str) -> DataError:
+    """The error where the column of labels is not in the header."""
+    return missing(path, header, label, " of labels", "name one by --label")
 
 
 def checked_header(path: str, cells: Sequence[str], names: Sequence[str], fix: str = "") -> list[str]:
