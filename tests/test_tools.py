@@ -1,5 +1,6 @@
 """The scripts in tools/ and the files in data/."""
 
+import bz2
 import gzip
 import hashlib
 import http.server
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -1158,14 +1160,14 @@ def test_claims_are_tested_by_the_sign_that_they_have(tmp_path, monkeypatch):
     from tools import claims
 
     rng = np.random.default_rng(0)
-    parts = {}
-    for claim in claims.CLAIMS:
+    parts, made = {}, [*claims.KEEL, *claims.R]
+    for claim in made:
         parts.setdefault(claim.part, {})[claim.metric] = None
     means = {}
     for part, metrics in parts.items():
         lines = [",".join(["set,method,certified", *metrics])]
         for at in range(9):
-            for method in ("l2svc", *{claim.method for claim in claims.CLAIMS if claim.part == part}):
+            for method in ("l2svc", *{claim.method for claim in made if claim.part == part}):
                 values = [0.0 if at == 8 and metric == "aurc" else rng.uniform(0.1, 0.9) + at * (method == "rmm")
                           for metric in metrics]
                 means |= {(part, metric, at, method): value for metric, value in zip(metrics, values, strict=True)}
@@ -1174,8 +1176,8 @@ def test_claims_are_tested_by_the_sign_that_they_have(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["claims", "--study", str(tmp_path), "--write", str(tmp_path / "found.md")])
     claims.main()
     rows = re.findall(r"^\| unseen.*$", (tmp_path / "found.md").read_text("utf-8"), re.MULTILINE)
-    assert len(rows) == len(claims.CLAIMS)
-    for claim, row in zip(claims.CLAIMS, rows, strict=True):
+    assert len(rows) == len(made)
+    for claim, row in zip(made, rows, strict=True):
         of = {method: np.array([means[claim.part, claim.metric, at, method] for at in range(9)])
               for method in (claim.method, claim.reference)}
         ours, theirs = of[claim.method], of[claim.reference]
@@ -1196,3 +1198,12 @@ def test_words_of_keels_tables_are_features():
     X, y = keel.rows_of("1.5, f, b, yes\n2, m, a, no\n<null>, m, a, no\n-3, f, c, no\n")
     assert y.tolist() == ["yes", "no", "no"]
     assert X.tolist() == [[1.5, 0, 0, 1, 0], [2, 1, 1, 0, 0], [-3, 0, 0, 0, 1]]
+
+
+def test_objects_of_r_are_unpacked():
+    from tools import rtables
+
+    data = b"an object" * 100
+    for block in (zlib.compress(data), b"2" + bz2.compress(data),
+                  b"Z" + lzma.compress(data, lzma.FORMAT_RAW, filters=rtables.RAW_LZMA)):
+        assert rtables.unpacked(len(data).to_bytes(4, "big") + block) == data

@@ -47,6 +47,17 @@ UNSEEN_RARE = ["abalone9-18", "car-good", "cleveland-0_vs_4", "dermatology-6", "
                "page-blocks0", "poker-8_vs_6", "winequality-red-4", "yeast6", "zoo-3"]
 UNSEEN_KERNELS = [one for one in UNSEEN if one not in ("banana", "chess", "mushroom", "phoneme", "ring", "spambase",
                                                        "twonorm")]
+# Of packages of R, by tools/rtables.py, on which the claims are tested again.
+TABLES_OF_R = ["ad_data", "Arrests", "attrition", "bacteria", "banknote", "cells", "CES11", "Cowles", "CPS1985",
+               "crabs", "credit_data", "CreditCard", "DoctorVisits", "HMDA", "Medicaid1986", "mlc_churn", "Mroz",
+               "musk", "NMES1988", "pd_speech", "PSID1982", "RecreationDemand", "ResumeNames", "stackoverflow",
+               "SwissLabor", "two_class_dat", "Wells"]
+CLASSES_OF_R = ["BankWages", "BEPS", "CHFLS", "Chile", "diabetes", "EquationCitations", "GSOEP9402", "hpc_data",
+                "KosteckiDillon", "penguins", "Sacramento", "Salaries", "skulls", "Womenlf", "WVS"]
+# Of up to 1,500 rows.
+KERNELS_OF_R = ["ad_data", "attrition", "bacteria", "banknote", "Cowles", "CPS1985", "crabs", "CreditCard",
+                "Medicaid1986", "Mroz", "musk", "pd_speech", "PSID1982", "RecreationDemand", "SwissLabor",
+                "two_class_dat"]
 
 # Weights of ldm's variance and mean: none, a tenth, and as much as all losses.
 LDM = "ldm;lambda1=0,0.1mC,1mC;lambda2=0,0.1mC,1mC"
@@ -176,6 +187,12 @@ PARTS = {
                                                      "--metric", "accuracy,balanced,auc"]),
     "unseen-bias": Part(UNSEEN + UNSEEN_CLASSES, ["l2svc", "none=l2svc;bias=-1", "ten=l2svc;bias=10",
                                                   "free=l2svc;free_bias=true"], HALF),
+    "unseen-r": Part(TABLES_OF_R, BINARY, [*HALF, *SCORES]),
+    "unseen-r-classes": Part(CLASSES_OF_R, LONG, [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
+    "unseen-r-joint": Part(CLASSES_OF_R, ["l2svc", *JOINT[-2:]], [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
+    "unseen-r-rbf": Part(KERNELS_OF_R, KERNEL_MORE, [*HALF, "--kernel", "rbf", "--folds", "3",
+                                                     "--metric", "accuracy,balanced,auc"]),
+    "unseen-r-bias": Part(TABLES_OF_R + CLASSES_OF_R, ["l2svc", "none=l2svc;bias=-1"], HALF),
     # No scaling: rows of text have their weights.
     "text": Part(HALVED, OF_TEXT, ["--given-test", *SCORES, "--folds", "3"]),
 }
