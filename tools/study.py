@@ -191,6 +191,7 @@ PARTS = {
                                                   "free=l2svc;free_bias=true"], HALF),
     "unseen-r": Part(TABLES_OF_R, BINARY, [*HALF, *SCORES]),
     "unseen-r-low": Part(TABLES_OF_R, costs(BINARY[:-2], LOW), [*HALF, *SCORES]),
+    "unseen-r-noise-20": Part(TABLES_OF_R, FEW, [*HALF, *SCORES, "--label-noise", "0.2"]),
     "unseen-r-classes": Part(CLASSES_OF_R, LONG, [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
     "unseen-r-joint": Part(CLASSES_OF_R, ["l2svc", *JOINT[-2:]], [*HALF, "--folds", "3", *SCORES_OF_CLASSES]),
     "unseen-r-rbf": Part(KERNELS_OF_R, KERNEL_MORE, [*HALF, "--kernel", "rbf", "--folds", "3",
