@@ -521,6 +521,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             (["-s", "l2svc", "--label", "what", "--train-size", "99", "-q", "-o", "x.md", "d.csv"], 1,
              "nothing could be tried: train_size = 99 is 99 of 90 rows"),
             (["-s", "l2svc", "none"], 1, "can't open input file none"),
+            (["-s", "l2svc", "d.parquet"], 1, "d.parquet: Parquet is not compared on; write a CSV file of it"),
             (["-s", "l2svc", "--given-test", "--label", "what", "d.csv"], 1, "there is no d.t.csv")]:
         assert margin_compare.main(words) == status
         assert message in capsys.readouterr().err

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables of R packages in LIBSVM's text, from Debian's packages: on these docs/evidence.md tests its claims again.
+"""Tables of R packages in LIBSVM's text, from those of Debian 12: on these docs/evidence.md tests its claims again.
 
     apt-get download r-cran-aer r-cran-cardata r-cran-hsaur3 r-cran-kernlab r-cran-mass r-cran-mclust r-cran-modeldata
     for package in *.deb; do dpkg -x $package DEBIAN; done
@@ -78,7 +78,9 @@ def main():
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     for package, tables in TABLES.items():
-        folder = next(args.folder.glob(f"usr/lib/R/*/{package}/data"))
+        folder = next(args.folder.glob(f"usr/lib/R/*/{package}/data"), None)
+        if folder is None:
+            parser.error(f"{args.folder} has no usr/lib/R/*/{package}/data: unpack r-cran-{package.lower()} there")
         for name, (label, *left_out) in tables.items():
             table = table_of(folder, name).drop(columns=left_out).dropna()
             X = np.hstack([features_of(column.astype(str) if column.dtype == bool else column.to_numpy())

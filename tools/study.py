@@ -77,7 +77,7 @@ OF_TEXT = ["l2svc", "l1svc", "logistic", "lssvm", "odm;mu=0,0.2,0.8;theta=0.2", 
 FEW = ["l2svc", "logistic", "odm", LDM, "rmm"]
 KERNELS_MORE = ["vehicle2", "german", "titanic", "pbcseq", "svmguide1", "splice"]
 KERNELS_CLASSES = ["glass", "svmguide2", "vehicle", "dna"]
-# Of which a trial of the joint methods takes seconds; then those of which it takes minutes, and a quarter of an hour.
+# Of which a trial of the joint methods takes seconds; then those of which it takes minutes, and still longer.
 KERNELS_JOINT = ["segment", "cornell", "digits", "isolet1560"]
 KERNELS_JOINT_LONG = ["protein-val"]
 KERNELS_CLASSES_MORE = [*KERNELS_JOINT, *KERNELS_JOINT_LONG, "webkb4", "satimage"]

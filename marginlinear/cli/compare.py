@@ -13,7 +13,7 @@ from marginlinear import options, params, registry
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import cluster
 from marginlinear.cli.command import command
-from marginlinear.cli.data import names_given, names_in
+from marginlinear.cli.data import is_parquet, names_given, names_in
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, span, tell, warn
 from marginlinear.compare import parameters
@@ -361,6 +361,9 @@ class Comparing:
                 path, test = os.path.abspath(path), test and os.path.abspath(test)
             source = File(path, test, **self.reading)
             try:
+                if is_parquet(path):
+                    raise DataError(path, 0, 0, "Parquet is not compared on", "write a CSV file of it, as "
+                                    "pandas.read_parquet(...).to_csv(..., index=False) does")
                 with opening("open input file", path):
                     source.peek()
             except DataError as error:
