@@ -70,6 +70,31 @@ def test_steps_over_gram_rows_are_those_over_features(loss, k):
         assert gram.g == features.g
 
 
+@pytest.mark.parametrize("loss", ["hinge", "lower"])
+def test_conjugate_gradients_where_more_duals_are_free_than_one_solution_takes(loss):
+    X, y = problem(m=800, k=6)
+    engines = [BlockCD(make(rows), y.astype(np.int32), 6, np.full(800, 20.0), low=0.8,
+                       loss="hinge" if loss == "hinge" else "squared")
+               for make, rows in ((Rows.from_dense, X), (Rows.from_gram, X @ X.T))]
+    features, gram = BlockNewton(engines[0]), GramBlockNewton(engines[1])
+    # At W = 0 all 4,000 duals are within their ranges.
+    gradient = gram.smooth(np.asarray(gram.W))[1]
+    scores, coefficients = gradient.reshape(2, 800, 6)
+    direction = np.asarray(gram._direction(gradient)).reshape(2, 800, 6)
+    assert np.allclose(X @ X.T @ direction[1], direction[0])
+    features.smooth(np.asarray(features.W))
+    left = (X.T @ coefficients).ravel() - features.curvature() @ (X.T @ direction[1]).ravel()
+    assert left @ left <= 1e-2 * np.vdot(scores, coefficients)
+    bound = -np.inf
+    for _ in range(150):
+        gram.step()
+        bound = max(bound, gram.bound)
+        if gram.primal - bound <= 1e-3 * gram.primal:
+            break
+    assert engines[1].primal()[0] == pytest.approx(gram.primal, rel=1e-9)
+    assert 0 <= gram.primal - bound <= 1e-3 * gram.primal
+
+
 @pytest.mark.parametrize("loss", ["hinge", "norm", "lower", "rival", "fixed"])
 @pytest.mark.parametrize("k", [2, 5])
 def test_derivatives_by_central_differences(loss, k):

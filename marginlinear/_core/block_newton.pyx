@@ -49,11 +49,16 @@ from marginlinear._core.proximal cimport ProximalNewton
 from marginlinear._core.rows cimport SLICE, row_axpy, row_scores, row_update, rows_t, value
 
 from marginlinear._core.proximal import solve
+from marginlinear.threads import aside
+
+# Conjugate gradients reduce the squared norm of the residual to this part.
+cdef double REDUCED = 1e-2
 
 
 cdef enum:
     TILE = 64    # rows of the matrix of a step over Gram rows between looks at signals
-    MOST = 6000    # of its rows, beyond which a solution takes a minute
+    DIRECT = 3000    # of its rows: beyond, conjugate gradients
+    ITERATIONS = 60    # of those at most
 
 
 cdef enum Work:
@@ -283,37 +288,46 @@ cdef class GramBlockNewton(BlockNewton):
     the rows x_i kron q, q a row of Q_i,
 
         (I + Z'Z)^-1 = I - Z' (I + Z Z')^-1 Z,      (Z Z')_{(i, q), (j, r)} = K_ij <q, r>
+
+    Where Z has more rows than one solution takes, as far from the optimum, conjugate gradients go some of the way to
+    (I + Z'Z)^-1.
     """
 
-    def _publish(self):
-        """The weights of the duals become those of the engine: W has coefficients of rows without a dual."""
-        self.engine.iterates.resume(self.U, self.U, 0.0)
-        self.primal, self.objective, stale = self.engine.primal()
-        self.bound, self.stale = self.engine.dual(), int(stale)
+    def restart(self):
+        """As that of BlockNewton, without what steps have left of rounding in the scores."""
+        cdef Py_ssize_t half = self.W.shape[0] // 2
+        W = np.asarray(self.W)
+        W[:half] = self._times(W[half:].reshape(-1, self.k)).ravel()
+        BlockNewton.restart(self)
+
+    def _times(self, coefficients):
+        """The scores, K times these, float64 arrays of shape (m, k)."""
+        return aside(np.matmul, self.rows.arrays, coefficients)
 
     def _direction(self, const double[::1] gradient):
-        cdef Py_ssize_t p, start, stop, l, k = self.k, n = 0
+        cdef Py_ssize_t n
         with nogil:
             n = spread(self, NULL, NULL)
-        out = np.array(gradient)
         if n == 0:
-            return out
-        if n > MOST:
-            # The descent goes on without steps.
-            out[:] = np.nan
-            return out
+            return np.array(gradient)
         cdef int32_t[::1] who = np.empty(n, dtype=np.int32)
-        cdef double[:, ::1] Q = np.zeros((n, k)), H = np.empty((n, n))
-        cdef double[::1] wanted = np.empty(n), direction = out, change = np.zeros(k)
-        cdef const double[::1] found
+        cdef double[:, ::1] Q = np.zeros((n, self.k))
         with nogil:
             spread(self, &who[0], &Q[0, 0])
-            for p in range(n):
-                wanted[p] = dot(&Q[p, 0], &gradient[who[p] * k], k)
+        return self._solved(gradient, who, Q) if n <= DIRECT else self._iterated(gradient, who, Q)
+
+    def _solved(self, const double[::1] gradient, const int32_t[::1] who, const double[:, ::1] Q):
+        """curvature^-1 gradient, by Cholesky."""
+        cdef Py_ssize_t p, start, stop, l, n = Q.shape[0], k = self.k
+        out = np.array(gradient)
+        cdef double[:, ::1] H = np.empty((n, n))
+        cdef double[::1] wanted = np.empty(n), direction = out, change = np.zeros(k)
+        cdef const double[::1] found
         for start in range(0, n, TILE):
             stop = min(n, start + TILE)
             with nogil:
                 for p in range(start, stop):
+                    wanted[p] = dot(&Q[p, 0], &gradient[who[p] * k], k)
                     for l in range(p + 1):
                         H[p, l] = H[l, p] = value(&self.rows.gram, who[p], who[l]) * dot(&Q[p, 0], &Q[l, 0], k)
                     H[p, p] += 1
@@ -326,6 +340,28 @@ cdef class GramBlockNewton(BlockNewton):
                 row_update(&self.rows.gram, who[p], &change[0], NULL, k, &direction[0], k)
                 change[:] = 0
         return out
+
+    def _iterated(self, gradient, who, Q):
+        """Some of the way to curvature^-1 gradient, by conjugate gradients; <x, y> are scores times coefficients."""
+        shape = 2, self.rows.m, self.k
+        who, Q = np.asarray(who), np.asarray(Q)
+        first = np.flatnonzero(np.diff(who, prepend=-1))
+        direction, ahead = np.zeros(shape), np.zeros(shape)
+        residual = np.array(gradient).reshape(shape)
+        p, size = residual.copy(), np.vdot(residual[0], residual[1])
+        target = REDUCED * size
+        for _ in range(ITERATIONS):
+            parts = np.einsum("pl,pl->p", Q, p[0, who])
+            ahead[1, who[first]] = np.add.reduceat(parts[:, np.newaxis] * Q, first)
+            ahead[0] = self._times(ahead[1])
+            t = size / (np.vdot(p[0], p[1]) + np.vdot(p[0], ahead[1]))
+            direction += t * p
+            residual -= t * (p + ahead)
+            before, size = size, np.vdot(residual[0], residual[1])
+            if not size > target:
+                break
+            p = residual + size / before * p
+        return direction.ravel()
 
 
 cdef void centre_classes(double[::1] W, Py_ssize_t k) noexcept nogil:
