@@ -79,9 +79,8 @@ KERNELS_MORE = ["vehicle2", "german", "titanic", "pbcseq", "svmguide1", "splice"
 KERNELS_CLASSES = ["glass", "svmguide2", "vehicle", "dna"]
 # Of which a trial of the joint methods takes seconds; then those of which it takes minutes, and still longer.
 KERNELS_JOINT = ["segment", "cornell", "digits", "isolet1560"]
-KERNELS_JOINT_LONG = ["protein-val", "satimage"]
-KERNELS_JOINT_TEXT = ["webkb4"]
-KERNELS_CLASSES_MORE = [*KERNELS_JOINT, "protein-val", "webkb4", "satimage"]
+KERNELS_JOINT_LONG = ["protein-val"]
+KERNELS_CLASSES_MORE = [*KERNELS_JOINT, *KERNELS_JOINT_LONG, "webkb4", "satimage"]
 KERNEL_MORE = ["l2svc", "l1svc", "odm;mu=0,0.2,0.8;theta=0.2", "ldm;lambda1=0,0.1mC;lambda2=0,0.1mC", "lssvm"]
 KERNEL_CLASSES = ["l2svc", "ovo=l2svc;multiclass=ovo", "cs", "mcodm;mu=0,0.2,0.8;theta=0.2"]
 KERNEL = ["l2svc", "l1svc", "odm", LDM, "rmm", "lssvm"]
@@ -168,7 +167,8 @@ PARTS = {
        for name, sets, methods in (("rbf-classes", KERNELS_CLASSES, KERNEL_CLASSES),
                                    ("rbf-classes-joint", KERNELS_JOINT, KERNEL_CLASSES),
                                    ("rbf-classes-joint-long", KERNELS_JOINT_LONG, KERNEL_CLASSES),
-                                   ("rbf-classes-joint-text", KERNELS_JOINT_TEXT, KERNEL_CLASSES),
+                                   ("rbf-classes-joint-text", ["webkb4"], KERNEL_CLASSES),
+                                   ("rbf-classes-joint-pixels", ["satimage"], KERNEL_CLASSES),
                                    ("rbf-classes-more", KERNELS_CLASSES_MORE, KERNEL_CLASSES[:2]))},
     "given": Part(GIVEN, LONG, TESTS),
     "given-text": Part(GIVEN_TEXT, NO_PAIRS, TESTS),

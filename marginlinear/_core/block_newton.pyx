@@ -52,7 +52,7 @@ from marginlinear._core.proximal import solve
 from marginlinear.threads import aside
 
 # Conjugate gradients reduce the squared norm of the residual to this part.
-cdef double REDUCED = 1e-2
+cdef double REDUCED = 1e-6
 
 
 cdef enum:
@@ -289,9 +289,10 @@ cdef class GramBlockNewton(BlockNewton):
 
         (I + Z'Z)^-1 = I - Z' (I + Z Z')^-1 Z,      (Z Z')_{(i, q), (j, r)} = K_ij <q, r>
 
-    Where Z has more rows than one solution takes, as far from the optimum, conjugate gradients go some of the way to
-    (I + Z'Z)^-1.
+    Where Z has many rows, as far from the optimum, conjugate gradients go some of the way to (I + Z'Z)^-1.
     """
+
+    cdef bint stiff
 
     def restart(self):
         """As that of BlockNewton, without what steps have left of rounding in the scores."""
@@ -310,11 +311,18 @@ cdef class GramBlockNewton(BlockNewton):
             n = spread(self, NULL, NULL)
         if n == 0:
             return np.array(gradient)
+        cdef double iterations = ITERATIONS * <double>self.rows.m * self.rows.m * self.k
         cdef int32_t[::1] who = np.empty(n, dtype=np.int32)
         cdef double[:, ::1] Q = np.zeros((n, self.k))
         with nogil:
             spread(self, &who[0], &Q[0, 0])
-        return self._solved(gradient, who, Q) if n <= DIRECT else self._iterated(gradient, who, Q)
+        # A solution costs n^3/6 multiplications. Where once iterations were too few, they are as g falls.
+        if n > DIRECT or (<double>n * n * n / 6 > iterations and not self.stiff):
+            direction, near = self._iterated(gradient, who, Q)
+            self.stiff = not near
+            if near or n > DIRECT:
+                return direction
+        return self._solved(gradient, who, Q)
 
     def _solved(self, const double[::1] gradient, const int32_t[::1] who, const double[:, ::1] Q):
         """curvature^-1 gradient, by Cholesky."""
@@ -342,7 +350,8 @@ cdef class GramBlockNewton(BlockNewton):
         return out
 
     def _iterated(self, gradient, who, Q):
-        """Some of the way to curvature^-1 gradient, by conjugate gradients; <x, y> are scores times coefficients."""
+        """Some of the way to curvature^-1 gradient, by conjugate gradients, and whether that is near; <x, y> are scores
+        times coefficients."""
         shape = 2, self.rows.m, self.k
         who, Q = np.asarray(who), np.asarray(Q)
         first = np.flatnonzero(np.diff(who, prepend=-1))
@@ -361,7 +370,7 @@ cdef class GramBlockNewton(BlockNewton):
             if not size > target:
                 break
             p = residual + size / before * p
-        return direction.ravel()
+        return direction.ravel(), not size > target
 
 
 cdef void centre_classes(double[::1] W, Py_ssize_t k) noexcept nogil:
