@@ -154,7 +154,7 @@ class Descent:
             if (self.route == "accelerated" or self.algorithm == "cd") and self.engine.n_iter > self.enough:
                 self.route = "newton"
             if self.route == "newton":
-                check = self._newton_step()
+                check = self.newton_step()
             else:
                 check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
             if check is not None and (self.stopped or self.certified() or self.outdated(check)):
@@ -205,7 +205,8 @@ class Descent:
         merit = self.accelerator.outer_step(self._sweep, self.budget)
         return self._start_over() if merit is None else self._check_if_due(merit)
 
-    def _newton_step(self) -> Check | None:
+    def newton_step(self) -> Check | None:
+        """One step and its check; None where it diverged, and `route` is another one."""
         if self.newton is None:
             self.accelerator.stop()
             assert self.newton_cost is not None

@@ -31,6 +31,8 @@ FitFunction: TypeAlias = "Callable[[Problem, Parameters, Run], Solution]"
 
 # Sweeps that Gram rows may take to lose the coefficients of rows whose dual is 0, as a multiple of those before.
 SPARSIFYING = 1
+# Newton steps that they may take for the same.
+POLISHING = 10
 # What comes before sweeps may cost as much as these promise to.
 WORTH = 1.0
 
@@ -125,10 +127,13 @@ class DualFit(Generic[Engine]):
         to_sparsify = engine.rows.is_gram and self.descent.sweeper is engine
         while True:
             self.until(tol)
-            # The weights of Newton steps over Gram rows are those of their duals.
-            if to_sparsify and self.descent.route != "newton" and not self.descent.stopped and (
+            if to_sparsify and not self.descent.stopped and (
                     engine.count_support(self.descent.incumbent.from_average) < engine.rows.m):
-                self.descent, to_sparsify = sparsify_kernel_expansion(self, tol), False
+                to_sparsify = False
+                if self.descent.route == "newton":
+                    self._step_to_duals()
+                else:
+                    self.descent = sparsify_kernel_expansion(self, tol)
             solution = self.solution_of_incumbent()
             if self.descent.stopped or solution.info.converged:
                 return solution
@@ -207,6 +212,17 @@ class DualFit(Generic[Engine]):
         if references:
             engine.recompute_scores()
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
+        certified, objective, bound, before = self._take_dual_weights(averaged)
+        if certified:
+            return objective, bound
+        engine.iterates.W[:] = before
+        engine.recompute_scores()
+        return engine.primal()[1], bound
+
+    def _take_dual_weights(self, averaged: bool = False) -> tuple[bool, float, float, FloatArray]:
+        """(whether they are certified, objective, bound, the weights before), over Gram rows: the weights become those
+        of the duals."""
+        engine = self.engine
         weights = engine.dual_weights(averaged)
         bound = engine.recomputed_dual(averaged, weights)
         W = engine.iterates.W
@@ -214,11 +230,18 @@ class DualFit(Generic[Engine]):
         W[:] = weights
         _, objective, stale = engine.primal()
         # Where a row's named rival is not its best one, the bound does not speak of these weights.
-        if stale == 0 and objective - bound <= allowance(self.run.tol, objective):
-            return objective, bound
-        W[:] = before
-        engine.recompute_scores()
-        return engine.primal()[1], bound
+        certified = stale == 0 and objective - bound <= allowance(self.run.tol, objective)
+        return certified, objective, bound, before
+
+    def _step_to_duals(self) -> None:
+        """A few Newton steps more over Gram rows, until the duals certify their own weights."""
+        for _ in range(POLISHING):
+            certified, _, _, before = self._take_dual_weights()
+            self.engine.iterates.W[:] = before
+            if certified or self.budget.exhausted(self.engine.n_iter):
+                return
+            if self.descent.newton_step() is None:
+                return
 
     def _rounding(self, averaged: bool) -> float:
         """What rounding may add to the bound, beside a part of its value."""
