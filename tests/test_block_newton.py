@@ -93,6 +93,10 @@ def test_conjugate_gradients_where_more_duals_are_free_than_one_solution_takes(l
             break
     assert engines[1].primal()[0] == pytest.approx(gram.primal, rel=1e-9)
     assert 0 <= gram.primal - bound <= 1e-3 * gram.primal
+    before = np.array(gram.W)
+    gram.W[7] += 1.0
+    gram.restart()
+    assert np.allclose(gram.W, before)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "norm", "lower", "rival", "fixed"])

@@ -46,10 +46,11 @@ from marginlinear._core.joint_loss cimport (
     upper_loss,
 )
 from marginlinear._core.proximal cimport ProximalNewton
-from marginlinear._core.rows cimport SLICE, row_axpy, row_scores, row_update, rows_t, value
+from marginlinear._core.rows cimport SLICE, Rows, row_axpy, row_scores, row_update, rows_t, value
 
 from marginlinear._core.proximal import solve
-from marginlinear.threads import aside
+from marginlinear._core.scores import scores_of
+from marginlinear.threads import run_chunks
 
 # Conjugate gradients reduce the squared norm of the residual to this part.
 cdef double REDUCED = 1e-6
@@ -292,18 +293,23 @@ cdef class GramBlockNewton(BlockNewton):
     Where Z has many rows, as far from the optimum, conjugate gradients go some of the way to (I + Z'Z)^-1.
     """
 
+    cdef Rows matrix
     cdef bint stiff
+
+    def __init__(self, BlockCD engine):
+        self.matrix = Rows.from_dense(engine.rows.arrays)
+        super().__init__(engine)
 
     def restart(self):
         """As that of BlockNewton, without what steps have left of rounding in the scores."""
-        cdef Py_ssize_t half = self.W.shape[0] // 2
-        W = np.asarray(self.W)
-        W[:half] = self._times(W[half:].reshape(-1, self.k)).ravel()
+        self._take_scores(self.W)
         BlockNewton.restart(self)
 
-    def _times(self, coefficients):
-        """The scores, K times these, float64 arrays of shape (m, k)."""
-        return aside(np.matmul, self.rows.arrays, coefficients)
+    def _take_scores(self, vector):
+        """The scores of a vector become those of its coefficients."""
+        scores, coefficients = np.reshape(vector, (2, self.rows.m, self.k))
+        run_chunks(lambda lo, hi: scores_of(self.matrix, coefficients, scores, lo, hi), self.rows.m,
+                   self.engine.threads, self.matrix.share(self.k))
 
     def _direction(self, const double[::1] gradient):
         cdef Py_ssize_t n
@@ -352,25 +358,24 @@ cdef class GramBlockNewton(BlockNewton):
     def _iterated(self, gradient, who, Q):
         """Some of the way to curvature^-1 gradient, by conjugate gradients, and whether that is near; <x, y> are scores
         times coefficients."""
-        shape = 2, self.rows.m, self.k
+        m, k = self.rows.m, self.k
         who, Q = np.asarray(who), np.asarray(Q)
         first = np.flatnonzero(np.diff(who, prepend=-1))
-        direction, ahead = np.zeros(shape), np.zeros(shape)
-        residual = np.array(gradient).reshape(shape)
-        p, size = residual.copy(), np.vdot(residual[0], residual[1])
+        direction, ahead, residual = np.zeros(2 * m * k), np.zeros(2 * m * k), np.array(gradient)
+        coefficients, p, size = ahead.reshape(2, m, k)[1], residual.copy(), self._product(residual, residual)
         target = REDUCED * size
         for _ in range(ITERATIONS):
-            parts = np.einsum("pl,pl->p", Q, p[0, who])
-            ahead[1, who[first]] = np.add.reduceat(parts[:, np.newaxis] * Q, first)
-            ahead[0] = self._times(ahead[1])
-            t = size / (np.vdot(p[0], p[1]) + np.vdot(p[0], ahead[1]))
+            parts = np.einsum("pl,pl->p", Q, p.reshape(2, m, k)[0, who])
+            coefficients[who[first]] = np.add.reduceat(parts[:, np.newaxis] * Q, first)
+            self._take_scores(ahead)
+            t = size / (self._product(p, p) + self._product(p, ahead))
             direction += t * p
             residual -= t * (p + ahead)
-            before, size = size, np.vdot(residual[0], residual[1])
+            before, size = size, self._product(residual, residual)
             if not size > target:
                 break
             p = residual + size / before * p
-        return direction.ravel(), not size > target
+        return direction, not size > target
 
 
 cdef void centre_classes(double[::1] W, Py_ssize_t k) noexcept nogil:
