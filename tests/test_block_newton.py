@@ -99,6 +99,15 @@ def test_conjugate_gradients_where_more_duals_are_free_than_one_solution_takes(l
     assert np.allclose(gram.W, before)
 
 
+def test_conjugate_gradients_of_no_gradient_and_of_no_inner_product():
+    y = np.arange(800, dtype=np.int32) % 6
+    for K, finite in ((np.zeros((800, 800)), True), (-np.eye(800), False)):
+        gram = GramBlockNewton(BlockCD(Rows.from_gram(K), y, 6, np.full(800, 20.0), loss="hinge"))
+        direction = gram._direction(gram.smooth(np.asarray(gram.W))[1])
+        assert np.isfinite(direction).all() == finite
+        assert direction.any() != finite
+
+
 @pytest.mark.parametrize("loss", ["hinge", "norm", "lower", "rival", "fixed"])
 @pytest.mark.parametrize("k", [2, 5])
 def test_derivatives_by_central_differences(loss, k):

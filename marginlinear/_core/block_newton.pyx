@@ -356,8 +356,8 @@ cdef class GramBlockNewton(BlockNewton):
         return out
 
     def _iterated(self, gradient, who, Q):
-        """Some of the way to curvature^-1 gradient, by conjugate gradients, and whether that is near; <x, y> are scores
-        times coefficients."""
+        """Some of the way to curvature^-1 gradient, by conjugate gradients, and whether that is near; not finite where
+        the kernel is not positive semidefinite. <x, y> are scores times coefficients."""
         m, k = self.rows.m, self.k
         who, Q = np.asarray(who), np.asarray(Q)
         first = np.flatnonzero(np.diff(who, prepend=-1))
@@ -365,16 +365,22 @@ cdef class GramBlockNewton(BlockNewton):
         coefficients, p, size = ahead.reshape(2, m, k)[1], residual.copy(), self._product(residual, residual)
         target = REDUCED * size
         for _ in range(ITERATIONS):
+            if not size > target:
+                break
             parts = np.einsum("pl,pl->p", Q, p.reshape(2, m, k)[0, who])
             coefficients[who[first]] = np.add.reduceat(parts[:, np.newaxis] * Q, first)
             self._take_scores(ahead)
-            t = size / (self._product(p, p) + self._product(p, ahead))
+            curvature = self._product(p, p) + self._product(p, ahead)
+            if not curvature > 0:
+                size = np.nan
+                break
+            t = size / curvature
             direction += t * p
             residual -= t * (p + ahead)
             before, size = size, self._product(residual, residual)
-            if not size > target:
-                break
             p = residual + size / before * p
+        if not size >= -target:
+            direction[:] = np.nan
         return direction, not size > target
 
 
