@@ -46,8 +46,8 @@ COMPILE_ARGS = [] if sys.platform == "win32" else [
     "-O1" if BOUNDS else "-O2", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
 # Loops over dense rows, classes and tiles, and what they use, are 3 to 40 % faster so; other modules gain nothing.
 VECTORISED = () if BOUNDS or sys.platform == "win32" else (
-    "active_blocks", "admm", "block_cd", "block_newton", "cholesky", "dual_engine", "feature_blocks", "iterates",
-    "kernel_rows", "margin_cd", "pair_cd", "proximal", "row_cache", "rows", "smooth")
+    "active_blocks", "admm", "block_cd", "block_newton", "cholesky", "dual_engine", "feature_blocks", "hinge_cd",
+    "iterates", "kernel_rows", "margin_cd", "pair_cd", "proximal", "row_cache", "rows", "smooth")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 ROOT = Path(__file__).parent
 # What Cython adds for typed memoryviews: compiled once, not with each engine.

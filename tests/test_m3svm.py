@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 import marginlinear as ml
 from marginlinear._core.rows import Rows
 from marginlinear._core.smooth import SmoothLoss
-from marginlinear.algorithms.pairwise import active, newton, passes
+from marginlinear.algorithms.pairwise import active, newton, passes, sweeps
 from marginlinear.algorithms.pairwise import regulariser as regularisers
 
 LOSSES = {"m3svm": "hinge", "ism3-logistic": "logistic", "ism3-softmax": "softmax"}
@@ -171,6 +171,67 @@ def test_the_inverse_of_the_hessian(monkeypatch, p, bias):
     for rows in (X, X.astype(np.float32), csr_array(X)):
         train("m3svm", rows, y, lambda_=0.1, norm=p, eps=1e-2, bias=bias, delta=0.1)
     assert len(seen) >= 9 and set(seen) == {5 if bias < 0 else 6}
+
+
+@pytest.mark.parametrize("bias", [-1, 0, 2.0])
+@pytest.mark.parametrize("p", [2, 3, 4, 8, 30])
+def test_many_features_in_sweeps(p, bias):
+    """More features than rows: certified by sweeps, where these stall by steps from there; sparse rows, a class without
+    rows' worth of weight, rows without values."""
+    X, y, k = data(9, m=40, d=60, k=4)
+    X[abs(X) < 0.7] = 0.0
+    X[5] = 0.0
+    weights = np.random.default_rng(1).uniform(0.5, 3.0, len(y))
+    lam, eps, delta = 0.05, 1e-3, 0.05
+    options = {"lambda_": lam, "norm": p, "eps": eps, "delta": delta, "bias": bias, "sample_weight": weights}
+    best = None
+    for tol, algorithms in ((1e-2, {"cd"}), (1e-9, {"cd", "newton"})):
+        for rows in (X, csr_array(X)):
+            model = train("m3svm", rows, y, tol=tol, **options)
+            info = model.info
+            intercept = model.intercept if bias > 0 else np.zeros(k)
+            value = objective(model, X, y, "m3svm", k, lam, p, eps, delta, weights)
+            assert info.converged and info.algorithm in algorithms
+            assert info.objective == pytest.approx(value, rel=1e-11) and abs(intercept.sum()) <= 1e-9
+            if best is None:
+                best = oracles.minimal_pairs(X, y, k, weights, "hinge", lam, p, eps, delta, bias=bias > 0)
+            assert info.bound <= best * (1 + 1e-9) and value - best <= tol * value + 1e-9 * best
+            assert abs(model.coef.sum(axis=0)).max() <= 1e-12 * abs(model.coef).max()
+
+
+@pytest.mark.parametrize("near", [0.0, 1e9])
+def test_sweeps_that_crawl_leave_the_rest_to_steps(monkeypatch, near):
+    """From their weights where these are near, else from where the fit began; to the same optimum."""
+    X, y, k = data(9, m=20, d=60, k=4)
+    # Twins with other labels, whose duals grow by little with every sweep.
+    X, y = np.vstack([X, X]), np.r_[y, (y + 1) % k]
+    options = {"C": 1e3, "norm": 2, "tol": 1e-6}
+    swept = train("m3svm", X, y, **options)
+    monkeypatch.setattr(sweeps, "FIRST", 1)
+    monkeypatch.setattr(sweeps, "PATIENCE", 2)
+    monkeypatch.setattr(newton, "NEAR", near)
+    begun, evaluate = [], newton.NewtonFit._evaluate
+    monkeypatch.setattr(newton.NewtonFit, "_evaluate", lambda fit, W, out: begun.append((fit.loss.width, W.any())) or
+                        evaluate(fit, W, out))
+    stepped = train("m3svm", X, y, **options)
+    assert swept.info.n_iter > 2 * stepped.info.n_iter and stepped.info.algorithm == "newton"
+    assert swept.info.converged and stepped.info.converged
+    assert stepped.info.objective == pytest.approx(swept.info.objective, rel=2e-6)
+    # Steps from W = 0 begin with a rounder corner.
+    assert ((1.0, False) in begun) == (near == 0.0)
+
+
+@pytest.mark.parametrize("p", [2, 4])
+def test_sweeps_go_on_from_a_checkpoint(tmp_path, p):
+    X, y, _ = data(9, m=40, d=60, k=4)
+    options = {"C": 100.0, "norm": p}
+    whole = train("m3svm", X, y, **options).info
+    with pytest.warns(ml.ConvergenceWarning):
+        part = train("m3svm", X, y, max_iter=whole.n_iter // 2, checkpoint=tmp_path / "c", **options).info
+    rest = train("m3svm", X, y, resume_from=tmp_path / "c", **options).info
+    assert whole.algorithm == part.algorithm == "cd" and part.n_iter == whole.n_iter // 2
+    assert rest.converged and rest.n_iter < whole.n_iter
+    assert part.bound <= rest.objective + 1e-12 and rest.objective <= part.objective
 
 
 def test_few_sharp_pairs_are_solved_for(monkeypatch):

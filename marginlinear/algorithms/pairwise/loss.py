@@ -39,8 +39,9 @@ class HingeDuals:
         return np.arange(hi - lo), self.y[lo:hi]
 
     def move(self, W: FloatArray, t: float, sigma: FloatArray | None = None) -> None:
-        """The weights are W now, after the part t of a step; the first time with `sigma` of an earlier fit."""
-        scores, before, width = self.loss.scores(W.reshape(-1)), self.x, self.loss.width
+        """The weights are W now, after the part t of a step; the first time, or with a `sigma` of its own, without."""
+        scores, width = self.loss.scores(W.reshape(-1)), self.loss.width
+        before = self.x if sigma is None else None
         if before is None:
             self.sigma = np.empty_like(scores)
 

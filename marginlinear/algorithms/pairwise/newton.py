@@ -1,6 +1,6 @@
 """Newton's method with conjugate gradients for a smooth loss and a regulariser of the classes' distances.
 
-Of few rows, lbfgs.py is the quicker one where it applies; what it leaves is Newton's.
+Of few rows, lbfgs.py is the quicker one where it applies, of many features sweeps.py; what they leave is Newton's.
 
 A Newton step solves H s = -gradient by conjugate gradients, in coordinates of the classes' directions in which M is
 the identity and C = sum_i B_i diagonal, B_i row i's curvature in its scores. Preconditioner: (I + A x C)^-1 with
@@ -24,6 +24,7 @@ from marginlinear.algorithms.pairwise.active import MOST, ActivePairs, sharpest
 from marginlinear.algorithms.pairwise.lbfgs import ScoreDescent
 from marginlinear.algorithms.pairwise.loss import HingeDuals
 from marginlinear.algorithms.pairwise.passes import CACHED, add, blocks, by_rows, dot, maximum, multiply
+from marginlinear.algorithms.pairwise.sweeps import NEAR, DualSweeps
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 from marginlinear.threads import aside, run_chunks
@@ -117,11 +118,13 @@ class NewtonFit:
             self.run.enlist(descent)
             self.n_iter = descent.run()
             self.run.enlist(self)
+        sigma = (self.run.start or {}).get("duals")
+        if self._in_sweeps:
+            sigma = self._swept(sigma)
         first = self.n_iter
         self._evaluate(self.W, self.gradient)
-        start = self.run.start or {}
         if self.hinge:
-            self.duals.move(self.W, 0.0, start.get("duals"))
+            self.duals.move(self.W, 0.0, sigma)
         while True:
             self._certify()
             ended = ended or self.budget.spent(self.n_iter, self.rounded, self.bound)
@@ -147,7 +150,7 @@ class NewtonFit:
         status, reason = status_of(certificate, self.objective, tol, ended)
         info = Info(
             status=status,
-            algorithm="lbfgs" if self.n_iter == first > 0 else "newton",
+            algorithm="newton" if self.n_iter > first or first == 0 else "cd" if self.hinge else "lbfgs",
             n_iter=self.n_iter,
             n_outer=0,
             objective=self.objective,
@@ -292,6 +295,42 @@ class NewtonFit:
     def _on_scores(self) -> bool:
         """Whether L-BFGS goes first."""
         return not self.hinge and self.regulariser.quadratic and self.problem.rows.m < self.problem.rows.d
+
+    @property
+    def _in_sweeps(self) -> bool:
+        """Whether dual coordinate descent goes first."""
+        return (self.hinge and self.width > 0 and self.regulariser.p >= 2 and not self._correlated
+                and self.problem.rows.pager is None)
+
+    def _swept(self, sigma: FloatArray | None) -> FloatArray | None:
+        """Sweeps, from duals of 0 or from W and sigma; the duals at the end, or the start again where that is far."""
+        run, wide = self.run, self.loss.width
+        squares = self._column_squares(self.cost)[self.regulariser.features]
+        sweeps = DualSweeps(self.problem, run, self.cost, self.regulariser, self.width,
+                            float(squares.sum() / self.cost.sum()), self.W, self._check, self.budget)
+        run.enlist(sweeps)
+        self.loss.width = self.width
+        gap = sweeps.run(sigma, self._pull)
+        self.n_iter = sweeps.n_iter
+        run.enlist(self)
+        near = max(allowance(run.tol, self.objective), NEAR * abs(self.objective))
+        if gap <= near or self.budget.exhausted(self.n_iter):
+            return sweeps.sigma
+        self.loss.width = wide
+        self.W[:] = run.start["W"] if run.start else 0.0
+        return sigma
+
+    def _pull(self, rho: FloatArray) -> FloatArray:
+        """The gradient of the losses that rho makes, until something else is in its place."""
+        self.duals.gradient(rho, self.gradient)
+        return self.gradient
+
+    def _check(self, sigma: FloatArray) -> tuple[float, float]:
+        """(objective, bound) at W and these duals."""
+        self._evaluate(self.W, self.gradient)
+        self.duals.move(self.W, 0.0, sigma)
+        self._certify()
+        return self.objective, self.bound
 
     @property
     def _correlated(self) -> bool:

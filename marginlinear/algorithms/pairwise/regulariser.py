@@ -14,6 +14,8 @@ from marginlinear.threads import aside
 if TYPE_CHECKING:
     from marginlinear._typing import FloatArray, IntpArray
 
+# Strengths of pairs below this part of the largest one are as large.
+FLOOR = 1e-12
 # D2_jl = G_jj + G_ll - 2 G_jl has lost its digits below this part of G_jj + G_ll.
 CANCELLED = 1e-8
 
@@ -21,6 +23,7 @@ CANCELLED = 1e-8
 class Quadratic:
     """R(W) = square ||W||^2 - shared ||sum_l w_l||^2, and eps ||b||^2 where `bias` is the value of b's feature."""
 
+    p = 2.0
     tau = 0.0
     threads = 1
     quadratic = True
@@ -115,6 +118,15 @@ class Quadratic:
         by_rows(some, A, self.threads)
         return 0.0, 2.0, self.square * sqnorm(V) + self._conjugate_of_bias(W, gradient)
 
+    def first_strength(self, U: FloatArray) -> FloatArray | None:
+        """`strength` at about W = U M^-1, one for all pairs."""
+        return None
+
+    def strength(self, before: FloatArray | None, part: float) -> FloatArray | None:
+        """lambda p S at the weights last evaluated, float64 array of shape (k, k): `part` of the way from `before`, by
+        logarithms. None where M is the same for all weights."""
+        return None
+
     def _value(self, W: FloatArray) -> float:
         return self.square * sqnorm(W) - (self.shared * sqnorm(W.sum(axis=1)) if self.shared else 0.0)
 
@@ -176,6 +188,20 @@ class Pairwise(Quadratic):
     def rank_ones(self, k: int) -> tuple[IntpArray, IntpArray, FloatArray]:
         first, second = np.triu_indices(k, 1)
         return first, second, self.lam * self.p * (self.p - 2) * self.T[first, second]
+
+    def first_strength(self, U: FloatArray) -> FloatArray:
+        # ||u_j - u_l|| = lambda p S k ||w_j - w_l||
+        k, p = U.shape[1], self.p
+        size = math.sqrt(distances(U).sum() / (k * (k - 1))) / (self.lam * p * k)
+        S = size ** ((p - 2) / (p - 1)) if size > 0 else 1.0
+        return self.lam * p * S * (1 - np.eye(k))
+
+    def strength(self, before: FloatArray, part: float) -> FloatArray:  # type: ignore[override]  # there from the first
+        S = self.lam * self.p * self.S
+        if not S.any():
+            return before
+        with np.errstate(divide="ignore"):
+            return off_diagonal(before ** (1 - part) * np.maximum(S, FLOOR * S.max()) ** part)
 
     def factorise(self, k: int) -> None:
         values, vectors = aside(np.linalg.eigh, self.lam * self.p * laplacian(self.S))

@@ -221,6 +221,10 @@ class SummedNewtonFit(NewtonFit):
     def _on_scores(self) -> bool:
         return False
 
+    @property
+    def _in_sweeps(self) -> bool:
+        return False
+
     def _loss(self, name: str, width: float) -> Any:
         places = self.run.places
         assert places is not None

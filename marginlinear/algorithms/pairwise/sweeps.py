@@ -1,0 +1,153 @@
+"""The rounded hinge by dual coordinate descent, for more features than a preconditioner of Newton steps knows.
+
+At given S_jl = ||w_j - w_l||^{p-2}, R(W) + eps ||W||^2 has the same curvature M (__init__) everywhere, and hinge_cd.pyx
+finds the duals of the optimum, W = U M^-1. S follows the weights from sweep to sweep. If the duals stayed, w_j - w_l
+would be in proportion to 1/S_jl, and log S would go from x to -(p - 2) x; if the margins stayed, to 0. It goes a part
+2/p of the way, and is left with 1 - 2/p of x, or less, in either case.
+
+The sum of b's duals is 2 eps b, next to 0. In the sweeps b has the curvature of a feature, around b as it was at the
+end of the sweep before: the method of multipliers for that sum.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from marginlinear._core.hinge_cd import HingeCD
+from marginlinear.algorithms.certificate import scheduled_after
+from marginlinear.algorithms.pairwise.passes import multiply
+from marginlinear.algorithms.pairwise.regulariser import laplacian
+from marginlinear.status import allowance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from marginlinear._typing import FloatArray, State
+    from marginlinear.algorithms.certificate import Budget
+    from marginlinear.algorithms.pairwise.regulariser import Quadratic
+    from marginlinear.problem import Problem, Run
+
+# The first check. With every doubling of the sweeps the certificate is to halve, from so many on, or as soon as it is
+# no more than this part of the objective, where Newton steps are few.
+FIRST, PATIENCE, NEAR = 8, 1000, 0.01
+# Rows are left as they are whose gaps add up to this part of what is allowed; by a factor less, where the gaps of all
+# are as small as that and the certificate, which knows the sum of b's duals, is not.
+SKIPPED, LESS = 0.03, 10.0
+# Curvature of b in the sweeps: that of a feature of this part of the rows' mean square.
+BIAS = 0.05
+
+
+class DualSweeps:
+    """Sweeps from duals of 0, or from a start, until they are certified, or crawl.
+
+    Parameters
+    ----------
+    problem : Problem
+    run : Run
+    cost : float64 array of shape (m,)
+    regulariser : Quadratic or Pairwise
+        p >= 2.
+    width : float
+        Of the hinge's rounded corner.
+    square : float
+        The rows' mean square, without the bias.
+    W : float64 array of shape (d, k)
+        The weights, at the end too.
+    check : callable
+        check(sigma) gives (objective, bound) at W and the duals (1 + sigma)/2.
+    budget : Budget
+    """
+
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, regulariser: Quadratic, width: float,
+                 square: float, W: FloatArray, check: Callable[[FloatArray], tuple[float, float]],
+                 budget: Budget) -> None:
+        self.engine = HingeCD(problem.rows, problem.y, problem.n_classes, cost, width=width, seed=run.seed)
+        self.cost, self.regulariser, self.square, self.W = cost[:, np.newaxis], regulariser, square, W
+        self.check, self.budget, self.tol, self.threads, self.n_iter = check, budget, run.tol, run.threads, 0
+
+    @property
+    def sigma(self) -> FloatArray:
+        """The duals as newton.py has them."""
+        sigma: FloatArray = 2 * np.asarray(self.engine.duals)
+        sigma /= self.cost
+        sigma -= 1
+        return sigma
+
+    def state(self) -> State:
+        """See Run.fits."""
+        return {"W": self.W, "width": self.engine.width, "tau": 0.0, "duals": self.sigma}
+
+    def run(self, sigma: FloatArray | None, gradient: Callable[[FloatArray], FloatArray]) -> float:
+        """From duals of 0, or from W and sigma; returns the certificate at the end. `gradient(rho)` is the losses'."""
+        engine, regulariser, W = self.engine, self.regulariser, self.W
+        strength = self._begin(sigma, gradient)
+        best, skipped, share, due, early = math.inf, 0.0, SKIPPED, FIRST, 0
+        while True:
+            M = self._metric(strength)
+            Q = inverse_of(M)
+            lift = self._lift(Q)
+            engine.sweep(W, Q, lift, skipped)
+            self.n_iter += 1
+            allowed = allowance(self.tol, engine.loss + regulariser.evaluate(W)[0])
+            skipped = share * allowed / engine.rows.m
+            ended = self.budget.exhausted(self.n_iter)
+            if ended or self.n_iter >= due or (self.n_iter >= early and engine.gap <= allowed):
+                objective, bound = self.check(self.sigma)
+                gap = objective - bound
+                if ended or gap <= allowance(self.tol, objective):
+                    return gap
+                if self.n_iter >= due:
+                    late = self.n_iter >= PATIENCE or gap <= NEAR * abs(objective)
+                    if late and not gap <= best / 2:
+                        return gap
+                    best, due = gap, 2 * due
+                self.budget.record(self.n_iter, objective, bound, gap)
+                early = scheduled_after(self.n_iter)
+                if engine.gap <= allowed:
+                    share /= LESS
+            if regulariser.bias:
+                W[-1] *= 1 - 2 * regulariser.leak * lift
+                W[-1] += lift / regulariser.bias * np.asarray(engine.balance)
+            strength = regulariser.strength(strength, 2 / regulariser.p)
+            if strength is not None:
+                multiply(W[regulariser.features], M @ inverse_of(self._metric(strength)), W[regulariser.features],
+                         self.threads)
+
+    def _begin(self, sigma: FloatArray | None, gradient: Callable[[FloatArray], FloatArray]) -> FloatArray | None:
+        """W of the duals; returns the strengths of the pairs."""
+        W, features = self.W, self.regulariser.features
+        U = -gradient(np.full(self.engine.duals.shape, 0.5) if sigma is None else (1 + sigma) / 2)[features]
+        strength = self.regulariser.first_strength(U)
+        if sigma is None:
+            W[:] = 0
+        else:
+            self.engine.resume((1 + sigma) / 2 * self.cost)
+            self.regulariser.evaluate(W)
+            strength = self.regulariser.strength(strength, 1.0)
+            multiply(U, inverse_of(self._metric(strength)), W[features], self.threads)
+        return strength
+
+    def _metric(self, strength: FloatArray | None) -> FloatArray:
+        """M, R's part from the strengths of the pairs."""
+        own: FloatArray = 2 * self.regulariser.square * np.eye(self.engine.n_classes)
+        return own if strength is None else own + laplacian(strength)
+
+    def _lift(self, Q: FloatArray) -> float:
+        """What a unit of its duals adds to b: with the curvature of eps alone it is 1/(2 eps)."""
+        if not self.regulariser.bias:
+            return 0.0
+        lift = BIAS * self.square * float(np.trace(Q)) / (len(Q) - 1)
+        most = 0.5 / self.regulariser.leak
+        return min(lift, most) if lift > 0 else most
+
+
+def inverse_of(M: FloatArray) -> FloatArray:
+    """M^-1 on the directions whose parts add up to 0, which differences of scores have; 0 on the other one."""
+    k = len(M)
+    scale = float(np.trace(M)) / k
+    inverse = np.linalg.inv(M + (scale - M.sum() / k) / k)
+    found: FloatArray = (inverse + inverse.T) / 2 - 1 / (scale * k)
+    return found
