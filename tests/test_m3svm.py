@@ -200,6 +200,14 @@ def test_many_features_in_sweeps(p, bias):
 
 
 @pytest.mark.parametrize("near", [0.0, 1e9])
+@pytest.mark.parametrize("bias", [1.0, 1e8])
+def test_sweeps_where_the_bias_alone_counts(bias):
+    """Features of next to nothing, whatever the bias's own value: b is found by sweeps, too."""
+    X, y, _ = data(9, m=40, d=60, k=4)
+    info = train("m3svm", 1e-100 * X, y, bias=bias).info
+    assert info.converged and info.algorithm == "cd" and info.n_iter <= 20
+
+
 def test_sweeps_that_crawl_leave_the_rest_to_steps(monkeypatch, near):
     """From their weights where these are near, else from where the fit began; to the same optimum."""
     X, y, k = data(9, m=20, d=60, k=4)

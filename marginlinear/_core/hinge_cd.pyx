@@ -248,6 +248,9 @@ cdef void perform_on(HingeCD self, const data_t* X, task_t* task) noexcept nogil
     cdef double* s = &self.scratch[0]
     cdef double* turned = s + k
     cdef double* u = turned + k
+    # The weights of the bias move by themselves.
+    cdef data_t plain = X[0]
+    plain.bias = -1
     for at in range(task.start, task.stop):
         i = self.order[at]
         if at + 2 * AHEAD < task.stop:
@@ -275,8 +278,8 @@ cdef void perform_on(HingeCD self, const data_t* X, task_t* task) noexcept nogil
         note_visit(&self.skip[i], &self.idle[i], moved, MAX_SKIP)
         if not moved:
             continue
-        row_update(X, i, turned, &self.which[0], k, task.W, k)
+        row_update(&plain, i, turned, &self.which[0], k, task.W, k)
         for l in range(k):
             self.balance[l] += u[l]
-            if X.bias > 0 and task.lift > 0:
-                task.W[X.n * k + l] += task.lift * u[l] / X.bias - X.bias * turned[l]
+            if X.bias > 0:
+                task.W[X.n * k + l] += task.lift * u[l] / X.bias if task.lift > 0 else X.bias * turned[l]
