@@ -36,8 +36,8 @@ FIRST, PATIENCE, NEAR = 8, 1000, 0.01
 # Rows are left as they are whose gaps add up to this part of what is allowed; by a factor less, where the gaps of all
 # are as small as that and the certificate, which knows the sum of b's duals, is not.
 SKIPPED, LESS = 0.03, 10.0
-# Curvature of b in the sweeps: that of a feature of this part of the rows' mean square, or, where features hardly count,
-# one by which all duals together move b by 1.
+# Curvature of b in the sweeps: that of a feature of this part of the rows' mean square, or, where features count for
+# nothing, one by which all duals together move b by 1.
 BIAS = 0.05
 
 
