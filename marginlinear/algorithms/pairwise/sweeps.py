@@ -1,9 +1,9 @@
 """The rounded hinge by dual coordinate descent, for more features than a preconditioner of Newton steps knows.
 
 At given S_jl = ||w_j - w_l||^{p-2}, R(W) + eps ||W||^2 has the same curvature M (__init__) everywhere, and hinge_cd.pyx
-finds the duals of the optimum, W = U M^-1. S follows the weights from sweep to sweep. If the duals stayed, w_j - w_l
-would be in proportion to 1/S_jl, and log S would go from x to -(p - 2) x; if the margins stayed, to 0. It goes a part
-2/p of the way, and is left with 1 - 2/p of x, or less, in either case.
+finds the duals of the optimum, W = U M^-1. S follows the weights from sweep to sweep. Where log S is x away from its
+end, it would go to -(p - 2) x if the duals stayed, as w_j - w_l is then in proportion to 1/S_jl, and to its end if the
+margins stayed. It goes a part 2/p of the way, which leaves it 1 - 2/p of x away, on either side.
 
 The sum of b's duals is 2 eps b, next to 0. In the sweeps b has the curvature of a feature, around b as it was at the
 end of the sweep before: the method of multipliers for that sum.
