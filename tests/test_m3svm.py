@@ -216,7 +216,7 @@ def test_sweeps_that_crawl_leave_the_rest_to_steps(monkeypatch, near):
     options = {"C": 1e3, "norm": 2, "tol": 1e-6}
     swept = train("m3svm", X, y, **options)
     monkeypatch.setattr(sweeps, "FIRST", 1)
-    monkeypatch.setattr(sweeps, "PATIENCE", 2)
+    monkeypatch.setattr(newton, "CRAWLING", 2)
     monkeypatch.setattr(newton, "NEAR", near)
     begun, evaluate = [], newton.NewtonFit._evaluate
     monkeypatch.setattr(newton.NewtonFit, "_evaluate", lambda fit, W, out: begun.append((fit.loss.width, W.any())) or

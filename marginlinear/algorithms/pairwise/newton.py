@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 # Most features whose correlations the preconditioner knows, if there are as many rows.
 WHOLE = 1000
+# Features above which sweeps go before the steps, and the sweeps that may crawl: fewer where the preconditioner knows
+# the correlations.
+SWEPT, CRAWLING, CRAWLING_KNOWN = 100, 1000, 250
 # Products of the Hessian, at least, that come before active.py is tried.
 TRIED = 20
 # A stage is settled when a step promises no more than this part of what the rounding costs: the rounding then falls by
@@ -299,15 +302,17 @@ class NewtonFit:
     @property
     def _in_sweeps(self) -> bool:
         """Whether dual coordinate descent goes first."""
-        return (self.hinge and self.width > 0 and self.regulariser.p >= 2 and not self._correlated
-                and self.problem.rows.pager is None)
+        rows = self.problem.rows
+        return (self.hinge and self.width > 0 and self.regulariser.p >= 2 and rows.pager is None
+                and (rows.d > SWEPT or not self._correlated))
 
     def _swept(self, sigma: FloatArray | None) -> FloatArray | None:
         """Sweeps, from duals of 0 or from W and sigma; the duals at the end, or the start again where that is far."""
         run, wide = self.run, self.loss.width
         squares = self._column_squares(self.cost)[self.regulariser.features]
         sweeps = DualSweeps(self.problem, run, self.cost, self.regulariser, self.width,
-                            float(squares.sum() / self.cost.sum()), self.W, self._check, self.budget)
+                            float(squares.sum() / self.cost.sum()), self.W, self._check, self.budget,
+                            CRAWLING_KNOWN if self._correlated else CRAWLING)
         run.enlist(sweeps)
         self.loss.width = self.width
         gap = sweeps.run(sigma, self._pull)

@@ -1,4 +1,4 @@
-"""The rounded hinge by dual coordinate descent, for more features than a preconditioner of Newton steps knows.
+"""The rounded hinge by dual coordinate descent, for many features.
 
 At given S_jl = ||w_j - w_l||^{p-2}, R(W) + eps ||W||^2 has the same curvature M (__init__) everywhere, and hinge_cd.pyx
 finds the duals of the optimum, W = U M^-1. S follows the weights from sweep to sweep. Where log S is x away from its
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from marginlinear.algorithms.pairwise.regulariser import Quadratic
     from marginlinear.problem import Problem, Run
 
-# The first check. With every doubling of the sweeps the certificate is to halve, from so many on, or as soon as it is
-# no more than this part of the objective, where Newton steps are few.
-FIRST, PATIENCE, NEAR = 8, 1000, 0.01
+# The first check. The certificate is to halve with every doubling of the sweeps as soon as it is no more than this part
+# of the objective, where Newton steps are few.
+FIRST, NEAR = 8, 0.01
 # Rows are left as they are whose gaps add up to this part of what is allowed; by a factor less, where the gaps of all
 # are as small as that and the certificate, which knows the sum of b's duals, is not.
 SKIPPED, LESS = 0.03, 10.0
@@ -60,11 +60,14 @@ class DualSweeps:
     check : callable
         check(sigma) gives (objective, bound) at W and the duals (1 + sigma)/2.
     budget : Budget
+    patience : int
+        Sweeps from which on the certificate is to halve with every doubling, near the optimum or not.
     """
 
     def __init__(self, problem: Problem, run: Run, cost: FloatArray, regulariser: Quadratic, width: float,
                  square: float, W: FloatArray, check: Callable[[FloatArray], tuple[float, float]],
-                 budget: Budget) -> None:
+                 budget: Budget, patience: int) -> None:
+        self.patience = patience
         self.engine = HingeCD(problem.rows, problem.y, problem.n_classes, cost, width=width, seed=run.seed)
         self.cost, self.regulariser, self.square, self.W = cost[:, np.newaxis], regulariser, square, W
         self.check, self.budget, self.tol, self.threads, self.n_iter = check, budget, run.tol, run.threads, 0
@@ -101,7 +104,7 @@ class DualSweeps:
                 if ended or gap <= allowance(self.tol, objective):
                     return gap
                 if self.n_iter >= due:
-                    late = self.n_iter >= PATIENCE or gap <= NEAR * abs(objective)
+                    late = self.n_iter >= self.patience or gap <= NEAR * abs(objective)
                     if late and not gap <= best / 2:
                         return gap
                     best, due = gap, 2 * due
