@@ -116,8 +116,7 @@ def test_goes_on_from_duals():
     assert np.array_equal(second.duals, first.duals)
     assert np.allclose(second.balance, first.balance, atol=1e-12)
     second.sweep(W, metric, 0.0, 0.0)
-    first_gap = first.gap
-    assert second.gap <= first_gap
+    assert second.gap <= first.gap
 
 
 def test_what_does_not_fit_is_refused():

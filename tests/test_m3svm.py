@@ -176,8 +176,8 @@ def test_the_inverse_of_the_hessian(monkeypatch, p, bias):
 @pytest.mark.parametrize("bias", [-1, 0, 2.0])
 @pytest.mark.parametrize("p", [2, 3, 4, 8, 30])
 def test_many_features_in_sweeps(p, bias):
-    """More features than rows: certified by sweeps, where these stall by steps from there; sparse rows, a class without
-    rows' worth of weight, rows without values."""
+    """More features than rows: certified by sweeps, or by steps from where these stall; rows dense and sparse, of
+    different weights, one of them without values."""
     X, y, k = data(9, m=40, d=60, k=4)
     X[abs(X) < 0.7] = 0.0
     X[5] = 0.0

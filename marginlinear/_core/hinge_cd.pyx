@@ -82,9 +82,9 @@ cdef class HingeCD:
         a; 0 at [i, y_i].
     balance : float64 array of shape (k,)
         sum_i u_i.
-    gap, loss : float
-        Sums over the rows that the last sweep visited, each before its own steps: `loss` of c_i g(x_il), and `gap` of
-        what this is above <s_i, -u_i> and the row's part of D, which is nothing at the optimum.
+    loss, gap : float
+        Sums over the rows that the last sweep visited, each before its own steps: of c_i g(x_il), and of the duality
+        gaps c_i g(x_il) - a_il x_il - width sqrt(a_il (c_i - a_il)) >= 0, all 0 at the optimum.
 
     Raises
     ------

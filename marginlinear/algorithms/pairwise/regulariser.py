@@ -14,7 +14,7 @@ from marginlinear.threads import aside
 if TYPE_CHECKING:
     from marginlinear._typing import FloatArray, IntpArray
 
-# Strengths of pairs below this part of the largest one are as large.
+# Strengths of pairs are no less than this part of the largest one.
 FLOOR = 1e-12
 # D2_jl = G_jj + G_ll - 2 G_jl has lost its digits below this part of G_jj + G_ll.
 CANCELLED = 1e-8
@@ -118,14 +118,14 @@ class Quadratic:
         by_rows(some, A, self.threads)
         return 0.0, 2.0, self.square * sqnorm(V) + self._conjugate_of_bias(W, gradient)
 
-    def first_strength(self, U: FloatArray) -> FloatArray | None:
-        """`strength` at about W = U M^-1, one for all pairs."""
-        return None
+    def first_strength(self, U: FloatArray) -> FloatArray:
+        """`strength` at about W = U M^-1, one for all pairs; 0 where `square` has the whole of M."""
+        return np.zeros((U.shape[1], U.shape[1]))
 
-    def strength(self, before: FloatArray | None, part: float) -> FloatArray | None:
+    def strength(self, before: FloatArray, part: float) -> FloatArray:
         """lambda p S at the weights last evaluated, float64 array of shape (k, k): `part` of the way from `before`, by
-        logarithms. None where M is the same for all weights."""
-        return None
+        logarithms. `before` itself where nothing changes it."""
+        return before
 
     def _value(self, W: FloatArray) -> float:
         return self.square * sqnorm(W) - (self.shared * sqnorm(W.sum(axis=1)) if self.shared else 0.0)
@@ -196,7 +196,7 @@ class Pairwise(Quadratic):
         S = size ** ((p - 2) / (p - 1)) if size > 0 else 1.0
         return self.lam * p * S * (1 - np.eye(k))
 
-    def strength(self, before: FloatArray, part: float) -> FloatArray:  # type: ignore[override]  # there from the first
+    def strength(self, before: FloatArray, part: float) -> FloatArray:
         S = self.lam * self.p * self.S
         if not S.any():
             return before

@@ -67,10 +67,10 @@ class DualSweeps:
     def __init__(self, problem: Problem, run: Run, cost: FloatArray, regulariser: Quadratic, width: float,
                  square: float, W: FloatArray, check: Callable[[FloatArray], tuple[float, float]],
                  budget: Budget, patience: int) -> None:
-        self.patience = patience
         self.engine = HingeCD(problem.rows, problem.y, problem.n_classes, cost, width=width, seed=run.seed)
         self.cost, self.regulariser, self.square, self.W = cost[:, np.newaxis], regulariser, square, W
-        self.check, self.budget, self.tol, self.threads, self.n_iter = check, budget, run.tol, run.threads, 0
+        self.check, self.budget, self.patience = check, budget, patience
+        self.tol, self.threads, self.n_iter = run.tol, run.threads, 0
 
     @property
     def sigma(self) -> FloatArray:
@@ -115,12 +115,12 @@ class DualSweeps:
             if regulariser.bias:
                 W[-1] *= 1 - 2 * regulariser.leak * lift
                 W[-1] += lift / regulariser.bias * np.asarray(engine.balance)
-            strength = regulariser.strength(strength, 2 / regulariser.p)
-            if strength is not None:
+            before, strength = strength, regulariser.strength(strength, 2 / regulariser.p)
+            if strength is not before:
                 multiply(W[regulariser.features], M @ inverse_of(self._metric(strength)), W[regulariser.features],
                          self.threads)
 
-    def _begin(self, sigma: FloatArray | None, gradient: Callable[[FloatArray], FloatArray]) -> FloatArray | None:
+    def _begin(self, sigma: FloatArray | None, gradient: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """W of the duals; returns the strengths of the pairs."""
         W, features = self.W, self.regulariser.features
         U = -gradient(np.full(self.engine.duals.shape, 0.5) if sigma is None else (1 + sigma) / 2)[features]
@@ -134,10 +134,9 @@ class DualSweeps:
             multiply(U, inverse_of(self._metric(strength)), W[features], self.threads)
         return strength
 
-    def _metric(self, strength: FloatArray | None) -> FloatArray:
-        """M, R's part from the strengths of the pairs."""
-        own: FloatArray = 2 * self.regulariser.square * np.eye(self.engine.n_classes)
-        return own if strength is None else own + laplacian(strength)
+    def _metric(self, strength: FloatArray) -> FloatArray:
+        """M from the strengths of the pairs."""
+        return 2 * self.regulariser.square * np.eye(len(strength)) + laplacian(strength)
 
     def _lift(self, Q: FloatArray) -> float:
         """What a unit of its duals adds to b: with the curvature of eps alone it is 1/(2 eps)."""
