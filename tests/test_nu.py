@@ -57,6 +57,16 @@ def test_nusvc_is_csvc_with_the_cost_that_nu_means():
     assert np.allclose(model.decision_function(X), same.decision_function(X), atol=1e-3)
 
 
+@pytest.mark.parametrize(("solver", "given"), [("nusvc", {"nu": 0.3}), ("nusvr", {"nu": 0.3, "C": 3.0})])
+def test_few_features_to_the_last_digits(solver, given):
+    """A kernel of a rank below its rows, which is indefinite in float32: there its dual rises for ever."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(24, 4))
+    y = np.where(X @ rng.normal(size=4) + rng.normal(size=24) > 0, 1.0, -1.0)
+    info = ml.train(X, y, solver=solver, tol=1e-8, **given).info
+    assert info.converged and info.n_iter < 200
+
+
 @pytest.mark.parametrize("nu", [0.05, 0.4, 1.0])
 @pytest.mark.parametrize("C", [0.5, 20.0])
 def test_certificate_of_nusvr(nu, C):

@@ -40,6 +40,8 @@ INNER, WHOLE, STEPS = 0.1, 1e-3, 5
 AGAIN = 2.5
 # Of a gap at scores of float64, what rounds with float32 numbers can tell.
 STALE = 1e-5
+# Rounds in which a gap is to halve: float32 numbers may have no certificate to be found, and go on for ever.
+HALVES = 32
 # Rows whose margins are that far in the flat part of their loss have none after a refresh either.
 MARGIN = 0.01
 # A bound that is this part of the least objective above it is not one: float32 numbers are not as wrong.
@@ -145,6 +147,7 @@ class PairFit:
         self.engine = engine = PairCD(cache, rows.sqnorms(), *self._variables(), sum_is_fixed=self.free_bias,
                                       group=self.group, room=int((1 - OF_ROWS) * rows.room) // rows.takers)
         stopped, least, fresh, noted = None, math.inf, 0.0, -1
+        half, due = math.inf, 0
         if self.run.start is None:
             self._begin()
         else:
@@ -172,12 +175,15 @@ class PairFit:
             if exact and (certified or stopped):
                 break
             fresh = objective - bound if exact else fresh
+            if exact or objective - bound <= half:
+                half, due = 0.5 * (objective - bound), self.n_iter + HALVES
             # Rounds from exact scores that change nothing any more have met rounding.
             ended = self.budget.spent(self.n_iter, objective, bound) if exact else self.budget.exhausted(self.n_iter)
             stopped = stopped or ended
             if self.dense(cache.made - made) and not stopped:
                 return None
-            if certified or stopped or (not exact and objective - bound <= STALE * fresh):
+            stale = not exact and (objective - bound <= STALE * fresh or self.n_iter >= due)
+            if certified or stopped or stale:
                 self._refresh()
                 exact = True
                 continue
