@@ -22,11 +22,13 @@ from marginlinear import registry
 from tools import study
 
 ROOT = Path(__file__).parent.parent
-# Of elements of one kind, in the same places, one is left: contrast is that of a kind, and is slow to find.
-ONE_OF_A_KIND = """() => {
-    const seen = new Set(), kind = e => e ? kind(e.parentElement) + ' ' + e.tagName + '.' + e.className : '';
+# Of elements of one kind, in the same places, the first of all pages is left: contrast is that of a kind, and is slow to
+# find. Returns the kinds of those that are left.
+FIRST_OF_A_KIND = """known => {
+    const seen = new Set(known), kind = e => e ? kind(e.parentElement) + ' ' + e.tagName + '.' + e.className : '';
     for (const e of document.querySelectorAll('article *'))
         if (!e.firstElementChild && seen.size == seen.add(kind(e)).size) e.remove();
+    return [...seen].slice(known.length);
 }"""
 SCHEMES = {"light": "default", "dark": "slate"}  # as the theme calls them
 
@@ -152,14 +154,15 @@ def test_site_in_a_browser(site, address, browser):
     page.on("console", lambda message: message.type in ("error", "warning") and wrong.append((page.url, message.text)))
     page.on("pageerror", lambda error: wrong.append((page.url, error)))
     page.on("request", lambda sent: sent.url.startswith(address) or wrong.append((page.url, sent.url)))
-    # One part of the study stands for the others, whose reports one function made: axe takes seconds for their tables.
+    # One part of the study stands for the others, whose reports one function made.
     parts = [f"evidence/study/{part}.html" for part in study.PARTS]
-    for name in texts(site).keys() - set(parts[1:]):
+    kinds = []
+    for name in sorted(texts(site).keys() - set(parts[1:])):
         page.goto(address + name)
         if (width := page.evaluate("document.documentElement.scrollWidth")) > 360:
             wrong.append((name, f"{width} pixels wide"))
-        page.evaluate(ONE_OF_A_KIND)
-        for scheme, themes in SCHEMES.items():
+        kinds += (new := page.evaluate(FIRST_OF_A_KIND, kinds))
+        for scheme, themes in SCHEMES.items() if new else ():
             page.emulate_media(color_scheme=scheme)
             page.wait_for_selector(f"body[data-md-color-scheme='{themes}']")
             found = axe.run(page, options={"runOnly": ["color-contrast"], "resultTypes": ["violations"]})
