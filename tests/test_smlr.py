@@ -7,6 +7,7 @@ import pytest
 from scipy import optimize, sparse
 
 import marginlinear as ml
+from marginlinear._core.penalty import Penalty
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -115,6 +116,36 @@ def test_groups_against_proximal_gradients(C, ratio, free):
     if ratio < 1:
         dual -= (np.maximum(0, share * lengths - ratio) ** 2).sum() / (2 * (1 - ratio))
     assert dual <= info.bound + 1e-9 * optimum
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 7])
+@pytest.mark.parametrize(("l1", "l2"), [(1.0, 0.0), (0.4, 0.6), (1e-3, 5.0)])
+def test_centred_weights_cost_least(k, l1, l2):
+    """Of all shifts of a feature's weights; of as good ones it takes none, where some weight is 0 already."""
+    rng = np.random.default_rng(k)
+    before = rng.normal(size=(200, k)) * 10.0 ** rng.integers(-3, 4, (200, 1)) + rng.normal(size=(200, 1))
+    before[rng.random((200, k)) < 0.3] = 0
+    after, penalty = before.copy(), Penalty("l1", l1, l2)
+    penalty.centre(after)
+    shift = (before - after)[:, 0]
+    assert np.allclose(before - after, shift[:, np.newaxis], rtol=1e-12, atol=1e-12 * abs(before).max())
+    for row, new in zip(before, after, strict=True):
+        # Least at a weight, or between two where the penalty is a parabola.
+        kinks = np.sort(row)
+        slopes = l1 * (2.0 * np.arange(1, k) - k)
+        ends = np.concatenate((row, np.clip(row.mean() - slopes / (l2 * k), kinks[:-1], kinks[1:]) if l2 else []))
+        best = min(penalty.value((row - end)[np.newaxis]) for end in ends)
+        assert penalty.value(new[np.newaxis]) == pytest.approx(best, rel=1e-12)
+        if k > 2 and l2 == 0 and (row > 0).sum() <= k / 2 and (row < 0).sum() <= k / 2:
+            assert (new == row).all()
+
+
+@pytest.mark.parametrize("C", [100.0, 1e4])
+def test_tables_far_from_0(C):
+    """Where few weights are 0 all of a feature's drift together, by as much a step as the penalty alone tells."""
+    X, y, _ = problem()
+    info = ml.train(X + 2.0, y, solver="smlr", C=C, bias=1.0).info
+    assert info.converged and info.n_iter < 1000
 
 
 def test_groups_of_two_classes_are_l1lr():

@@ -357,7 +357,7 @@ cdef bint cycle(FeatureBlocks self, Py_ssize_t[::1] order, cycle_t* state) noexc
             G[l] = w[l]
         minimise(self.penalty.norm, l1, z, &self.bend[s, 0], w, k)
         if l1 > 0:
-            centre_of(self.penalty.norm, w, k)
+            centre_of(self.penalty.norm, l1, self.penalty.l2, w, k)
         for l in range(k):
             z[l] = w[l] - G[l]
             self.change[s, l] = w[l] - self.W[j, l]
@@ -423,7 +423,7 @@ cdef double descend_blocks(FeatureBlocks self, const Py_ssize_t[::1] order, doub
             v[l] = bend[l] * self.W[j, l] - G[l]
         minimise(self.penalty.norm, l1, v, bend, w, k)
         if l1 > 0:
-            centre_of(self.penalty.norm, w, k)
+            centre_of(self.penalty.norm, l1, self.penalty.l2, w, k)
         for l in range(k):
             v[l] = w[l] - self.W[j, l]
         promised = -dot(G, v, k) - 0.5 * l2 * square(v, k) - l1 * (

@@ -13,7 +13,7 @@ Another norm is a new branch in this file alone, here and in what Newton steps a
 norms are |w|, and the functions of numbers are for all.
 """
 
-from libc.math cimport fabs, fmax, sqrt
+from libc.math cimport INFINITY, fabs, fmax, fmin, sqrt
 
 cdef enum:
     ROOTS = 60    # steps of Newton's method for the length of a group, at most
@@ -163,16 +163,42 @@ cdef inline void minimise(Norm norm, double l1, const double* z, const double* b
         w[l] = z[l] * t / (bend[l] * t + l1) if t > 0 else 0.0
 
 
-cdef inline void centre_of(Norm norm, double* w, Py_ssize_t k) noexcept nogil:
-    """Add to all k weights what makes them cost least, which changes no difference of scores. Of ABSOLUTE and more than
-    two classes, of whose weights most are 0, nothing."""
+cdef inline void centre_of(Norm norm, double l1, double l2, double* w, Py_ssize_t k) noexcept nogil:
+    """Add to all k weights what makes them cost least, which changes no difference of scores: of what does equally, the
+    number nearest to 0, or of two weights the one that makes them opposites."""
     cdef Py_ssize_t l
-    cdef double mean = 0
-    if norm == GROUP or k == 2:
+    cdef double shift = 0, total = 0
+    for l in range(k):
+        total += w[l]
+    shift = total / k if norm == GROUP or k == 2 else middle_of(l1, l2, w, total, k)
+    if shift != 0:
         for l in range(k):
-            mean += w[l] / k
+            w[l] -= shift
+
+
+cdef inline double middle_of(double l1, double l2, const double* w, double total, Py_ssize_t k) noexcept nogil:
+    """The t nearest to 0 at which l1 sum_l |w_l - t| + l2/2 sum_l (w_l - t)^2 is least, `total` being the sum of w: a
+    median, or on the way from there to the mean. It goes from one weight to the next."""
+    cdef Py_ssize_t l, below, above
+    cdef double t = 0, left, right, slope, low, high, least
+    while True:
+        below, above, low, high = 0, 0, -INFINITY, INFINITY
         for l in range(k):
-            w[l] -= mean
+            if w[l] > t:
+                above += 1
+                high = fmin(high, w[l])
+            elif w[l] < t:
+                below += 1
+                low = fmax(low, w[l])
+        left = l1 * (2 * below - k) + l2 * (k * t - total)
+        right = l1 * (k - 2 * above) + l2 * (k * t - total)
+        if left <= 0 <= right:
+            return t
+        slope = right if right < 0 else left
+        least = t - slope / (l2 * k) if l2 > 0 else INFINITY if slope < 0 else -INFINITY
+        if low < least < high:
+            return least
+        t = high if slope < 0 else low
 
 
 cdef class Penalty:

@@ -156,4 +156,4 @@ cdef class Penalty:
         with nogil:
             for j in range(W.shape[0]):
                 if j != self.of.free:
-                    centre_of(self.of.norm, &W[j, 0], W.shape[1])
+                    centre_of(self.of.norm, self.of.l1, self.of.l2, &W[j, 0], W.shape[1])
