@@ -22,8 +22,8 @@ from marginlinear import registry
 from tools import study
 
 ROOT = Path(__file__).parent.parent
-# Of elements of one kind, in the same places, the first of all pages is left: contrast is that of a kind, and is slow to
-# find. Returns the kinds of those that are left.
+# Of elements of one kind, in the same places, the first of all pages is left: contrast is that of a kind, and is slow
+# to find. Returns the kinds of those that are left.
 FIRST_OF_A_KIND = """known => {
     const seen = new Set(known), kind = e => e ? kind(e.parentElement) + ' ' + e.tagName + '.' + e.className : '';
     for (const e of document.querySelectorAll('article *'))

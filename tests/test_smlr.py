@@ -141,6 +141,14 @@ def test_centred_weights_cost_least(k, l1, l2):
 
 
 @pytest.mark.parametrize("C", [100.0, 1e4])
+def test_features_that_say_nearly_the_same(C):
+    """Cycles over the columns of a table come to no certificate there, steps by the curvature's matrix do."""
+    X, y = ml.load_libsvm(DATA / "glass")
+    info = ml.train(X, y, solver="smlr", C=C, bias=1.0, scale="range").info
+    assert info.converged and info.n_iter < 1000
+
+
+@pytest.mark.parametrize("C", [100.0, 1e4])
 def test_tables_far_from_0(C):
     """Where few weights are 0 all of a feature's drift together, by as much a step as the penalty alone tells."""
     X, y, _ = problem()

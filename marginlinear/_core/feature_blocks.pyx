@@ -33,10 +33,10 @@ from marginlinear._core.penalty cimport (
 )
 from marginlinear._core.rows cimport Rows
 
-from marginlinear._core.feature_cd import MEMORY, extrapolated
+from marginlinear._core.quadratic import MEMORY, extrapolated, least
 
 # As in feature_cd.pyx.
-cdef double NU = 1e-12, ENOUGH = 0.01, ROUNDING = 1e-14
+cdef double NU = 1e-12, ENOUGH = 0.01, ROUNDING = 1e-14, EXACT = 0.03
 # Shares below this are lost sooner or later; changes of a score that are no longer small.
 cdef double TINY = 1e-200, FAR = 50
 cdef enum:
@@ -144,6 +144,47 @@ cdef class FeatureBlocks:
             fall = go(self, order, &part_gone)
         PyErr_CheckSignals()
         return violation, fall, part_gone
+
+    def leap(self, Py_ssize_t[::1] order, Py_ssize_t most):
+        """A proximal Newton step on these columns by the matrix of the model's curvature, the penalty's norm being
+        ABSOLUTE. Returns whether there is one: False where those of them that are not 0, or should not be, have more
+        than `most` weights."""
+        cdef double violation, part_gone = 1
+        with nogil:
+            violation = model(self, order)
+        order = order[:front(self, order)]
+        columns, k = np.array(order), self.k
+        if not 0 < len(columns) * k <= most:
+            return False
+        features = np.asarray(self.features)[columns]
+        kinks = np.where(features == self.penalty.free, 0.0, self.penalty.l1)
+        change = least(self._curvature(order), np.asarray(self.slope)[columns].reshape(-1),
+                       np.asarray(self.W)[features].reshape(-1), np.repeat(kinks, k), EXACT * violation)
+        np.asarray(self.change)[columns] = change.reshape(-1, k)
+        self.cycles += 1
+        with nogil:
+            trace_way(self, order)
+            go(self, order, &part_gone)
+        PyErr_CheckSignals()
+        return True
+
+    def _curvature(self, const Py_ssize_t[::1] order):
+        """The matrix of the model's curvature over these columns, k rows of it for each."""
+        cdef Py_ssize_t a, l, k = self.k
+        cdef double l2
+        cdef double[:, ::1] H = np.zeros((order.shape[0] * k, order.shape[0] * k))
+        cdef double[::1] spread = np.zeros(self.m)
+        for a in range(order.shape[0]):
+            with nogil:
+                add_curvature(self, order, a, &spread[0], H)
+                l2 = l2_of(self.penalty, self.features[order[a]]) + NU
+                for l in range(k):
+                    H[a * k + l, a * k + l] += l2
+            PyErr_CheckSignals()
+        for a in range(H.shape[0]):
+            for l in range(a):
+                H[l, a] = H[a, l]
+        return np.asarray(H)
 
     def descend(self, Py_ssize_t[::1] order):
         """A cycle over these columns on P itself, where its model is true of small steps alone: each block goes the
@@ -303,6 +344,50 @@ cdef void multiply(FeatureBlocks self, const Py_ssize_t[::1] order, const double
             x, turn = self.values[q], &self.turn[self.who[q], 0]
             for l in range(k):
                 out[at, l] += x * turn[l]
+
+
+cdef void add_curvature(FeatureBlocks self, const Py_ssize_t[::1] order, Py_ssize_t a, double* spread,
+                        double[:, ::1] H) noexcept nogil:
+    """To the a-th column's k rows of H, for the columns j' up to itself, sum_i c_i x_ij x_ij' (diag(p_i) - p_i p_i'),
+    of each k x k block, which is symmetric, the lower half, and the upper one from there. `spread` is 0, and remains
+    so."""
+    cdef Py_ssize_t b, l, j, k = self.k
+    cdef int64_t q
+    cdef double c, part
+    cdef const double* p
+    cdef double* row
+    for q in range(self.begins[order[a]], self.begins[order[a] + 1]):
+        spread[self.who[q]] = self.values[q]
+    for b in range(a + 1):
+        for q in range(self.begins[order[b]], self.begins[order[b] + 1]):
+            c = self.cost[self.who[q]] * spread[self.who[q]] * self.values[q]
+            if c == 0:
+                continue
+            p = &self.p[self.who[q], 0]
+            for l in range(k):
+                row, part = &H[a * k + l, b * k], c * p[l]
+                for j in range(l):
+                    row[j] -= part * p[j]
+                row[l] += part * (1 - p[l])
+        for l in range(k):
+            for j in range(l):
+                H[a * k + j, b * k + l] = H[a * k + l, b * k + j]
+    for q in range(self.begins[order[a]], self.begins[order[a] + 1]):
+        spread[self.who[q]] = 0
+
+
+cdef void trace_way(FeatureBlocks self, const Py_ssize_t[::1] order) noexcept nogil:
+    """`way` of the change of these columns, which is all of it."""
+    cdef Py_ssize_t at, s, l, k = self.k
+    cdef int64_t q
+    cdef double* way
+    self.way[:, :] = 0
+    for at in range(order.shape[0]):
+        s = order[at]
+        for q in range(self.begins[s], self.begins[s + 1]):
+            way = &self.way[self.who[q], 0]
+            for l in range(k):
+                way[l] += self.values[q] * self.change[s, l]
 
 
 cdef Py_ssize_t front(FeatureBlocks self, Py_ssize_t[::1] order) noexcept nogil:

@@ -1,15 +1,11 @@
-from collections.abc import Callable, Sequence
 from typing import SupportsIndex
 
 from marginlinear._core.rows import Rows
 from marginlinear._typing import AnyArray, FloatArray, IntArray, Intps, MemoryView
 
-MEMORY: int
 MATRIX: int
-TURNS: int
 EXACT: float
 LARGE: int
-CROSSINGS: int
 
 class FeatureCD:
     def __init__(
@@ -48,7 +44,3 @@ class FeatureCD:
     def count_support(self) -> int: ...
     def gather(self, wanted: IntArray) -> IntArray: ...
     def step(self, order: Intps, part: float, most: SupportsIndex, polish: bool) -> tuple[float, float, float]: ...
-
-def extrapolated(
-    trail: Sequence[tuple[FloatArray, FloatArray]], model_at: Callable[[FloatArray, FloatArray], float]
-) -> tuple[FloatArray, FloatArray]: ...

@@ -54,7 +54,7 @@ from marginlinear._core.rows cimport (
 )
 from marginlinear._core.shrinking cimport shuffle
 
-from marginlinear._core.proximal import solve
+from marginlinear._core.quadratic import MEMORY, extrapolated, least, on_signs
 
 cdef extern from "soft.h" nogil:
     void soft "ml_soft"(const double* g, const double* c, Py_ssize_t n, double* own, double* curvature, double* loss)
@@ -67,13 +67,11 @@ cdef double ENOUGH = 0.01
 cdef double ROUNDING = 1e-14
 # What duals that are scaled to be feasible may be beyond l1, a part of it.
 cdef double ROUNDED = 1e-15
-# Cycles that are extrapolated from.
-MEMORY = 5
-# Columns of which the curvature's matrix is made, and the most cycles over it.
-MATRIX, TURNS, EXACT = 500, 2000, 0.03
+# Columns of which the curvature's matrix is made, and the part of the violations that is left then.
+MATRIX, EXACT = 500, 0.03
 # Where cycles over the columns do not end, it is made of so many with a weight at most, and solved with it for weights
-# that keep their signs, so many of which may come to 0.
-LARGE, CROSSINGS = 2000, 10
+# that keep their signs.
+LARGE = 2000
 cdef enum:
     HALVINGS = 40
     BLOCK = 256    # rows whose losses are taken at once
@@ -331,7 +329,7 @@ cdef class FeatureCD:
         # Of what is held, the change has its part in the slope.
         slope -= H @ change[columns]
         w = np.asarray(self.W)[np.asarray(self.features)[columns]]
-        change[columns] = self._on_signs(H, slope, w, self._kinks(columns), change[columns])[0]
+        change[columns] = on_signs(H, slope, w, self._kinks(columns), change[columns])[0]
         self._trace_way(order)
 
     def _trace_way(self, Py_ssize_t[::1] columns):
@@ -344,54 +342,13 @@ cdef class FeatureCD:
                     move_way(self, columns[at], self.change[columns[at]])
 
     def _solve_by_matrix(self, order, double enough):
-        """Cycles over the matrix of the model's curvature; `residual` is the slope of all but the penalty's kink."""
-        cdef Py_ssize_t n = len(order), turn
-        cdef double[:, ::1] H = self._curvature(order)
-        matrix, slope, change = np.asarray(H), np.asarray(self.slope)[order], np.zeros(n)
-        w = np.asarray(self.W)[np.asarray(self.features)[order]]
-        residual = slope.copy()
-        cdef double[::1] v = change, r = residual
-        cdef const double[::1] held = w
-
-        kinks = self._kinks(order)
-        cdef const double[::1] l1 = kinks
-
-        def model_at(v, image):
-            return 0.5 * (slope + image) @ v + kinks @ np.abs(w + v)
-
-        trail, exact_at = [(change.copy(), residual.copy())], MEMORY
-        for turn in range(TURNS):
-            with nogil:
-                left = cycle_matrix(H, v, r, held, l1)
-            if left <= enough:
-                break
-            trail.append((change.copy(), residual.copy()))
-            if len(trail) > MEMORY:
-                best = extrapolated(trail, model_at)
-                if turn + 1 >= exact_at:
-                    best, exact_at = self._on_signs(matrix, slope, w, kinks, best[0]), 2 * exact_at
-                change[:], residual[:] = best
-                trail = [(change.copy(), residual.copy())]
-                PyErr_CheckSignals()
+        """Of the matrix of the model's curvature."""
+        columns = np.array(order)
+        w = np.asarray(self.W)[np.asarray(self.features)[columns]]
+        np.asarray(self.change)[columns] = least(
+            self._curvature(columns), np.asarray(self.slope)[columns], w, self._kinks(columns), enough)
         self.cycles += 1
-        np.asarray(self.change)[order] = change
         self._trace_way(order)
-
-    def _on_signs(self, matrix, slope, w, kinks, change):
-        """(change, residual) where the model is least over the weights that are not 0, as long as these keep their
-        signs: towards there, those that come to 0 on the way staying at 0, and from there anew."""
-        new, signs = w + change, np.sign(w + change)
-        residual, step = slope + matrix @ change, np.zeros(len(w))
-        for _ in range(CROSSINGS):
-            free = np.flatnonzero(signs)
-            if len(free) == 0:
-                break
-            step[:] = 0
-            step[free] = solve(np.ascontiguousarray(matrix[np.ix_(free, free)]),
-                               -(residual[free] + kinks[free] * signs[free]), 1)
-            if follow(matrix, step, matrix @ step, new, residual, signs, kinks) == 0:
-                break
-        return new - w, residual
 
     def _penalty_of(self, columns):
         """The penalty's part of the model's value, and the curvature that no row has, as a function of the change."""
@@ -418,25 +375,6 @@ cdef class FeatureCD:
                     H[b, a] = H[a, b]
                 H[a, a] += self.penalty.l2 + NU
         return np.asarray(H)
-
-
-def extrapolated(trail, model_at):
-    """The last (change, image) of a trail, or Anderson's extrapolation of it (Bertrand and Massias, AISTATS 2021) where
-    the model has a lower value there."""
-    last = trail[len(trail) - 1]
-    changes, images = np.array([change for change, _ in trail]), np.array([image for _, image in trail])
-    moves = np.diff(changes, axis=0)
-    gram = moves @ moves.T
-    gram[np.diag_indices(len(gram))] += 1e-12 * gram.trace()
-    try:
-        weights = np.linalg.solve(gram, np.ones(len(gram)))
-    except np.linalg.LinAlgError:
-        return last
-    if not np.isfinite(weights).all() or weights.sum() == 0:
-        return last
-    weights /= weights.sum()
-    further = weights @ changes[1:], weights @ images[1:]
-    return further if model_at(*further) < model_at(*last) else last
 
 
 ctypedef fused engine_t:
@@ -630,58 +568,6 @@ cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept 
         return True
     state.n, state.last = order.shape[0], INFINITY
     return False
-
-
-cdef double cycle_matrix(const double[:, ::1] H, double[::1] v, double[::1] r, const double[::1] held,
-                         const double[::1] l1) noexcept nogil:
-    """Coordinate descent on r.v + |held + v| l1, r the residual; the sum of the violations that it met."""
-    cdef Py_ssize_t s, t, n = v.shape[0]
-    cdef double w, d, total = 0
-    for s in range(n):
-        w = held[s] + v[s]
-        d = violation_of(l1[s], w, r[s])
-        total += d
-        if d == 0:
-            continue
-        d = best_move(l1[s], w, r[s], H[s, s])
-        v[s] = v[s] + d if d != -w else -held[s]
-        for t in range(n):
-            r[t] += d * H[s, t]
-    return total
-
-
-cdef Py_ssize_t follow(const double[:, ::1] H, double[::1] step, double[::1] image, double[::1] new, double[::1] r,
-                       double[::1] signs, const double[::1] l1) noexcept nogil:
-    """The weights `new` go along `step`, whose image is H step, and their residual r with them, to where the model no
-    longer falls; a weight that comes to 0 stays there, with a sign of 0. Returns how many do."""
-    cdef Py_ssize_t s, first, n = new.shape[0], count = 0
-    cdef double fall, bend, part, reach
-    while True:
-        fall = bend = 0
-        part, first = INFINITY, -1
-        for s in range(n):
-            fall -= (r[s] + l1[s] * signs[s]) * step[s]
-            bend += step[s] * image[s]
-            # The free one has no kink.
-            if step[s] * signs[s] < 0 and l1[s] > 0:
-                reach = -new[s] / step[s]
-                if reach < part:
-                    part, first = reach, s
-        if not fall > 0:
-            return count
-        if fall < part * bend:
-            part, first = fall / bend, -1
-        elif first < 0:
-            return count
-        for s in range(n):
-            new[s] += part * step[s]
-            r[s] += part * image[s]
-        if first < 0:
-            return count
-        count += 1
-        for s in range(n):
-            image[s] -= step[first] * H[s, first]
-        new[first] = signs[first] = step[first] = 0
 
 
 cdef double go(FeatureCD self, const Py_ssize_t[::1] order, double* gone) noexcept nogil:

@@ -34,6 +34,9 @@ STEPS, CYCLES, DIRECT = 5, 8, 8
 # Where the objective falls by less than this part of it, a Newton step on what is not 0 follows a set. Products with
 # the Hessian and halvings of one, at most, and the part of the slope that it leaves.
 NEAR, PRODUCTS, HALVINGS, LEFT = 1e-3, 50, 20, 0.2
+# A proximal Newton step by the curvature's matrix is in its place for so many weights at most; for no more than MATRIX
+# already where the objective falls by less than the part SLOW.
+LARGE, MATRIX, SLOW = 3000, 500, 0.1
 # What rounding may take from the objective, a part of it.
 ROUNDING = 1e-14
 
@@ -101,7 +104,9 @@ class SparseClassesFit:
             if stopped:
                 break
             self.solve()
-            if before - objective <= NEAR * objective:
+            near = before - objective <= NEAR * objective
+            leaps = before - objective <= SLOW * objective and self.leap(LARGE if near else MATRIX)
+            if near and not leaps:
                 self.newton()
             before = objective
             self.penalty.centre(self.W)
@@ -151,7 +156,8 @@ class SparseClassesFit:
         """Steps on the features with weights, and those that violate optimality most; cycles on P itself at first, and
         after a step whose model was not true."""
         engine, violations = self.engine, self.penalty.violations(self.W, self.U)
-        columns = self._columns(features_to_solve(np.abs(self.W).max(axis=1), violations))
+        self.set = features_to_solve(np.abs(self.W).max(axis=1), violations)
+        columns = self._columns(self.set)
         enough = PART * violations.sum()
         for _ in range(STEPS):
             if self.direct > 0:
@@ -163,6 +169,11 @@ class SparseClassesFit:
                 self.direct = 0 if part == 1 else DIRECT
             if violation <= enough or fall == 0 or self.budget.exhausted(engine.cycles):
                 return
+
+    def leap(self, most: int) -> bool:
+        """A proximal Newton step on the features of the last set, its model's curvature being a matrix; whether there
+        is one, the norm being l1 and the weights no more than `most`."""
+        return self.penalty.norm == "l1" and self.engine.leap(self._columns(self.set), most)
 
     def newton(self) -> None:
         """A Newton step on the weights in which the penalty is smooth; those that would cross 0 end there."""

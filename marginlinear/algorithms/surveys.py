@@ -31,10 +31,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from marginlinear._core.feature_cd import MEMORY, FeatureCD, extrapolated
+from marginlinear._core.feature_cd import FeatureCD
 from marginlinear._core.feature_rows import combine, dual_sum, forces_of, pick
 from marginlinear._core.margin_cd import table_of
 from marginlinear._core.penalty import Penalty
+from marginlinear._core.quadratic import MEMORY, extrapolated
 from marginlinear._core.rows import Rows
 from marginlinear._core.scores import count_rows, scores_of
 from marginlinear.algorithms.certificate import Budget
