@@ -4,6 +4,8 @@ from marginlinear._core.penalty import Penalty
 from marginlinear._core.rows import Rows
 from marginlinear._typing import FloatArray, Int32Array, IntArray, Intps
 
+MEMORY: int
+
 class FeatureBlocks:
     def __init__(
         self, rows: Rows, y: Int32Array, n_classes: SupportsIndex, cost: FloatArray, penalty: Penalty

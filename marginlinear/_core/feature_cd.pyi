@@ -3,6 +3,7 @@ from typing import SupportsIndex
 from marginlinear._core.rows import Rows
 from marginlinear._typing import AnyArray, FloatArray, IntArray, Intps, MemoryView
 
+MEMORY: int
 MATRIX: int
 EXACT: float
 LARGE: int

@@ -1,5 +1,4 @@
 from collections.abc import Callable, Sequence
-from typing import SupportsFloat
 
 from marginlinear._typing import FloatArray
 
@@ -7,9 +6,7 @@ MEMORY: int
 TURNS: int
 CROSSINGS: int
 
-def least(
-    H: FloatArray, slope: FloatArray, w: FloatArray, kinks: FloatArray, enough: SupportsFloat
-) -> FloatArray: ...
+def least(H: FloatArray, slope: FloatArray, w: FloatArray, kinks: FloatArray, enough: float) -> FloatArray: ...
 def on_signs(
     H: FloatArray, slope: FloatArray, w: FloatArray, kinks: FloatArray, change: FloatArray
 ) -> tuple[FloatArray, FloatArray]: ...
