@@ -89,6 +89,18 @@ def test_several_classes_weights_and_rows_on_disk(tmp_path):
     assert model.info.bound <= paged.objective
 
 
+def test_newton_steps_find_it_in_one_fit():
+    """Whatever the value of the feature that was asked for; so does what goes on from there."""
+    X, y = problem("l1svc", 2000)
+    X *= [1e3, 1, 30, 1e-2, 1]
+    for bias in (1.0, 7.0):
+        model = ml.train(X, y, solver="l1svc", C=10.0, free_bias=True, bias=bias)
+        assert model.info.n_outer == 1 and model.bias == bias
+        again = ml.train(X, y, solver="l1svc", C=10.0, free_bias=True, bias=bias, start=model)
+        assert again.info.n_iter == 0
+        assert again.info.objective == pytest.approx(model.info.objective, rel=1e-12)
+
+
 def test_what_does_not_go_with_it():
     X, y = problem("logistic")
     with pytest.raises(ValueError, match="free_bias = True does not go with a kernel here: give l1svc"):

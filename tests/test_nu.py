@@ -1,6 +1,7 @@
 """nusvc and nusvr: their certificates in NumPy, LIBSVM's optimum, what nu promises, and what it cannot be."""
 
 import itertools
+import math
 import shutil
 import subprocess
 
@@ -13,6 +14,7 @@ from test_kernel_regression import GAMMA, coefficients, problem
 import marginlinear as ml
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.pairs import BETWEEN
+from marginlinear.algorithms.secant import Valley
 from marginlinear.cli import train as margin_train
 from marginlinear.data.kernels import KernelRows
 
@@ -57,14 +59,64 @@ def test_nusvc_is_csvc_with_the_cost_that_nu_means():
     assert np.allclose(model.decision_function(X), same.decision_function(X), atol=1e-3)
 
 
+@pytest.mark.parametrize("kernel", ["linear", None])
 @pytest.mark.parametrize(("solver", "given"), [("nusvc", {"nu": 0.3}), ("nusvr", {"nu": 0.3, "C": 3.0})])
-def test_few_features_to_the_last_digits(solver, given):
+def test_few_features_to_the_last_digits(solver, given, kernel):
     """A kernel of a rank below its rows, which is indefinite in float32: there its dual rises for ever."""
     rng = np.random.default_rng(5)
     X = rng.normal(size=(24, 4))
     y = np.where(X @ rng.normal(size=4) + rng.normal(size=24) > 0, 1.0, -1.0)
-    info = ml.train(X, y, solver=solver, tol=1e-8, **given).info
-    assert info.converged and info.n_iter < 200
+    info = ml.train(X, y, solver=solver, tol=1e-8, kernel=kernel, **given).info
+    assert info.converged and info.n_iter < 250
+
+
+@pytest.mark.parametrize("nu", [0.1, 0.35, 0.5])
+@pytest.mark.parametrize("solver", ["nusvc", "nusvr"])
+def test_features_that_differ_in_size(solver, nu):
+    """Products of such rows had no digits left for the small ones: bounds above the objective, or no end."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(400, 5)) * [1e3, 1, 1e-2, 30, 1] + [1e4, 0, 1, 0, -5]
+    z = X @ [1e-3, 0.5, 20, 0, 0.1] + rng.normal(size=400)
+    C, weights = 50.0, np.where(np.arange(400) % 3, 1.0, 2.0)
+    y, given = (z, {"C": C}) if solver == "nusvr" else (np.where(z > np.median(z), 1.0, -1.0), {})
+    info = (model := ml.train(X, y, solver=solver, nu=nu, sample_weight=weights, tol=1e-6, **given)).info
+    assert info.converged and info.n_iter < 2000 and info.n_outer < 60
+    w, f, total = np.ravel(model.coef), model.decision_function(X), nu * weights.sum()
+    if solver == "nusvr":
+        epsilon = float(info.notes[0].removeprefix("epsilon is "))
+        value = 0.5 * w @ w + C * (total * epsilon + weights @ np.maximum(0, abs(z - f) - epsilon))
+    else:
+        # In units of rho; of the rho that is best for this direction.
+        height = total - weights @ np.maximum(0, 1 - y * f)
+        value = -0.5 * height**2 / (w @ w) if w.any() else 0.0
+    assert info.objective == pytest.approx(value, rel=1e-5)
+
+
+def test_a_start_whose_band_has_no_width():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    z = X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=200)
+    first = ml.train(X, z, solver="nusvr", nu=1.0, tol=1e-9)
+    assert first.info.converged and float(first.info.notes[0].removeprefix("epsilon is ")) < 1e-8
+    assert ml.train(X, z, solver="nusvr", nu=1.0, tol=1e-9, start=first).info.n_iter == 0
+    fresh, again = (ml.train(X, z, solver="nusvr", nu=0.2, tol=1e-6, start=start).info for start in (None, first))
+    assert again.converged and again.objective == pytest.approx(fresh.objective, rel=1e-5)
+
+
+def test_the_least_of_a_valley():
+    """Of a parabola, a kink, and one at the left end, with lines that are too high by the error that they tell."""
+    def found(value, slope, x, error):
+        search, steps = Valley(), 0
+        while error > 1e-13:
+            new = search.after(x, value(x) + error * math.sin(9 * x)**2, slope(x), error)
+            error, x, steps = error / 10 if new == x else error, new, steps + 1
+        return x, steps
+
+    for x in (0.1, 40.0):
+        assert found(lambda x: (x - 3)**2, lambda x: 2 * (x - 3), x, 1.0)[0] == pytest.approx(3, abs=1e-5)
+        at, steps = found(lambda x: max(3 - x, 4 * (x - 3)), lambda x: -1.0 if x < 3 else 4.0, x, 1.0)
+        assert at == pytest.approx(3, abs=1e-11) and steps < 90
+        assert found(lambda x: x, lambda x: 1.0, x, 1e-3)[0] < 1e-9
 
 
 @pytest.mark.parametrize("nu", [0.05, 0.4, 1.0])

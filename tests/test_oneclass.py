@@ -7,6 +7,7 @@ import pytest
 from scipy import optimize, sparse
 
 import marginlinear as ml
+from marginlinear.algorithms import fixed_sums
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.fixed_sums import threshold
 from marginlinear.algorithms.row_pairs import RowPairs
@@ -56,21 +57,18 @@ def test_certified_against_scipy(seed, algorithm):
 
 def test_the_bound_in_numpy(monkeypatch):
     """Every candidate has the sum and the bounds of a dual, and the bound is its D."""
-    from marginlinear.methods.oneclass import OneClassFit
-
     X, nu, cost = problem(7)
     X[5] += 0.1  # rows that are equal are one
-    seen, original = [], OneClassFit._feasible
+    seen, original = [], fixed_sums.moved_to
 
-    def feasible(self, duals):
-        # The fit has the rows in an order of its own.
-        order = np.argsort(self.solver.engine.rows.sqnorms())
-        for moved in original(self, duals):
+    def feasible(total, duals, costs):
+        # The fit has the rows in an order of its own, and all their costs differ.
+        for moved in original(total, duals, costs):
             seen.append(np.empty(len(X)))
-            seen[-1][np.argsort((X**2).sum(axis=1))] = moved[order]
+            seen[-1][np.argsort(cost)] = moved[np.argsort(costs)]
             yield moved
 
-    monkeypatch.setattr(OneClassFit, "_feasible", feasible)
+    monkeypatch.setattr(fixed_sums, "moved_to", feasible)
     model = ml.train(X, solver="oneclass", nu=nu, sample_weight=cost, tol=1e-9, algorithm="accelerated")
     total, bounds = nu * cost.sum(), [-np.sum((X.T @ a) ** 2) / 2 for a in seen]
     assert len(seen) > 4

@@ -192,6 +192,17 @@ def test_select(kernels, stored):
             rows.select([0, wrong])
 
 
+def test_another_bias(kernels, stored):
+    rows, X = stored
+    other, X = rows.with_bias(0.5), np.column_stack((X[:, :N], np.full(M, 0.5)))
+    W = np.random.default_rng(0).standard_normal((N + 1, 2))
+    assert (other.m, other.n, other.d, other.bias) == (M, N, N + 1, 0.5)
+    assert all(close(kernels.row_scores(other, i, W), X[i] @ W) for i in range(M))
+    assert close(other.sqnorms(), (X**2).sum(axis=1))
+    for array, same in zip(other.arrays, rows.arrays, strict=True):
+        assert np.shares_memory(array, same)
+
+
 @pytest.mark.parametrize("single", [False, True])
 def test_select_keeps_what_rows_are_stored_as(single):
     X = sparse.csr_array(values().astype(np.float32 if single else np.float64))

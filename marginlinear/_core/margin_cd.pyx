@@ -182,8 +182,11 @@ cdef class MarginCD(DualEngine):
             self.duals[i] = dual_at(&self.phi[self.group[i]], self.cost[i], margin_at_zero(self, i))
 
     def take_losses(self, tables):
-        """Other losses in the place of these, as many, with kinks where these have them. The caller calls `resume`."""
+        """Other losses in the place of these, as many, with kinks where these have them. Where there are duals the
+        caller calls `resume`."""
         np.asarray(self.tables)[:] = tables
+        np.asarray(self.shifted)[:, :2] = self.tables[:, :2]
+        self.set_mean(self.mean)
 
     cdef _need_mean_row(self):
         if self.mean_row is None:

@@ -563,16 +563,24 @@ cdef class Rows:
                 &chosen[0], &begin[0], &to_values[0], &to_features[0])
             with nogil:
                 perform(self, self, &task)
-        return self._like(values, features, starts)
+        return self._like(values, features, starts, self.bias)
 
-    def _like(self, values, features, indptr):
+    def with_bias(self, double bias):
+        """These rows, of the same arrays, with another value of the bias feature. Not of a Gram matrix."""
+        if self.pager is not None:
+            return self.pager.rows(bias)
+        if self.storage in (DENSE64, DENSE32):
+            return Rows.from_dense(self.arrays, bias)
+        return self._like(*self.arrays, bias)
+
+    def _like(self, values, features, indptr, double bias):
         """Rows of other arrays of this storage, in order."""
-        cdef Rows rows
+        cdef Rows rows = Rows.__new__(Rows)
         if self.storage != EQUAL64:
-            return Rows.from_csr(values, features, indptr, self.n, self.bias)
-        rows = Rows.__new__(Rows)
-        rows._sizes(len(features), len(features), indptr, self.n, self.bias)
-        rows._equal(values, features, indptr)
+            rows._csr(values, features, indptr, self.n, bias)
+        else:
+            rows._sizes(len(features), len(features), indptr, self.n, bias)
+            rows._equal(values, features, indptr)
         return rows
 
     def products(self):

@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from marginlinear._core.pair_cd import UNIT
-from marginlinear._core.scores import add_rows
 from marginlinear._core.vector import dot
 from marginlinear.algorithms.pairs import ROUNDING, PairFit
-from marginlinear.data.arrays import CSR
-from marginlinear.data.kernels import Kernel, gram_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from marginlinear._typing import BoolArray, FloatArray, State
     from marginlinear.algorithms.pairs import Variables
@@ -133,12 +130,9 @@ class NuPairs(TwoSumPairs):
 
     def __init__(self, problem: Problem, run: Run, cost: FloatArray, nu: float) -> None:
         super().__init__(problem, run, cost, FLAT, True)
-        total = 0.5 * nu * float(cost.sum())
-        least = min(float(cost[self.signs == sign].sum()) for sign in (1, -1))
-        if total > least:
-            raise ValueError(f"nu = {nu:g} is more than twice the part of the smaller class: give at most "
-                             f"{2 * least / float(cost.sum()):g}")
-        self._start_with(total, self.signs > 0, self.signs < 0)
+        sides = self.signs > 0, self.signs < 0
+        require_rows(cost, sides, nu)
+        self._start_with(0.5 * nu * float(cost.sum()), *sides)
 
     def _values(self) -> tuple[float, float]:
         b, scores, (first, second) = np.asarray(self.engine.b), np.asarray(self.engine.scores), self.sides
@@ -153,10 +147,8 @@ class NuPairs(TwoSumPairs):
 
     def _solution(self, objective: float, bound: float, stopped: str | None) -> Solution:
         solution = super()._solution(objective, bound, stopped)
-        if self.length > 0:
-            return solution._replace(weights=solution.weights / self.rho)
-        note = "nu is too small for rows that the kernel does not tell apart: all weights are 0; give a larger nu"
-        return solution._replace(weights=0.0 * solution.weights, info=solution.info._replace(notes=(note,)))
+        weights, notes = in_units_of_rho(solution.weights, self.rho if self.length > 0 else 0.0)
+        return solution._replace(weights=weights, info=solution.info._replace(notes=notes))
 
 
 class NuResidualPairs(TwoSumPairs):
@@ -180,18 +172,14 @@ class NuResidualPairs(TwoSumPairs):
     def _values(self) -> tuple[float, float]:
         b, scores, z = self._coefficients(), np.asarray(self.engine.scores), np.asarray(self.problem.targets)
         half, residuals, whole = 0.5 * float(b @ scores), z - scores, float(self.cost.sum())
-        # The best widths of the band above and below, each a quantile.
-        above, below = (-threshold(sign * residuals, self.cost, self.total)[0] for sign in (-1.0, 1.0))
+        above, below, self.epsilon, self.offset = band_of(residuals, self.cost, 2 * self.total)
         self._choose_by(above, -below)
-        self.epsilon, self.offset = 0.5 * (above + below), 0.5 * (above - below)
-        if self.epsilon < 0:
-            self.epsilon, self.offset = 0.0, threshold(residuals, self.cost, 0.5 * whole)[0]
         loss = np.maximum(0.0, np.abs(residuals - self.offset) - self.epsilon)
         return half + self.nu * self.epsilon * whole + float(self.cost @ loss), float(b @ z) - half
 
     def _solution(self, objective: float, bound: float, stopped: str | None) -> Solution:
         solution = super()._solution(objective, bound, stopped)
-        return solution._replace(info=solution.info._replace(notes=(f"epsilon is {self.epsilon:.6g}",)))
+        return solution._replace(info=solution.info._replace(notes=(told_epsilon(self.epsilon),)))
 
 
 def threshold(scores: FloatArray, cost: FloatArray, total: float) -> tuple[float, float]:
@@ -217,27 +205,46 @@ def threshold(scores: FloatArray, cost: FloatArray, total: float) -> tuple[float
     return rho, total * rho - dot(cost, np.maximum(0.0, below_rho, out=below_rho))
 
 
-def fit_by_pairs(made: Callable[[Problem, Run, FloatArray, float], NuPairs | NuResidualPairs], problem: Problem,
-                 run: Run, cost: FloatArray, nu: float) -> Solution:
-    """The Solution of `made`, NuPairs or NuResidualPairs; of rows of features by their products, as weights of these
-    and of the bias feature.
+def band_of(residuals: FloatArray, cost: FloatArray, total: float) -> tuple[float, float, float, float]:
+    """(above, below, epsilon, offset): the best widths of a band whose cost is total/2 on each side, each a quantile,
+    and the band's half width and middle, where it is not to be below 0."""
+    above, below = (-threshold(sign * residuals, cost, total / 2)[0] for sign in (-1.0, 1.0))
+    if above + below < 0:
+        return above, below, 0.0, threshold(residuals, cost, 0.5 * float(cost.sum()))[0]
+    return above, below, 0.5 * (above + below), 0.5 * (above - below)
 
-    Coefficients add up to 0, so that dense rows can be taken from their mean: products of rows far from the origin
-    differ by less than their float32 holds.
-    """
-    rows = problem.rows
-    if rows.is_gram:
-        return made(problem, run, cost, nu).convex()  # type: ignore[return-value]  # with an offset none is dense
-    arrays = rows.arrays
-    if isinstance(arrays, tuple):
-        X, mean = CSR(rows.stored(), *arrays[1:], rows.n), 0.0
-    else:
-        mean = arrays.mean(axis=0, dtype=np.float64)
-        X = arrays - mean
-    gram = gram_rows(Kernel("linear"), X, rows.n, threads=run.threads)
-    solution = made(problem._replace(rows=gram), run, cost, nu).convex()
-    assert solution is not None
-    weights = np.zeros(rows.d)
-    add_rows(rows, np.ascontiguousarray(solution.weights[:-1, 0]), weights, 0, rows.m)
-    weights[-1] = (solution.weights[-1, 0] - np.sum(weights[:-1] * mean)) / rows.bias
-    return solution._replace(weights=weights.reshape(-1, 1), state={**solution.state, "W": weights})
+
+def moved_to(total: float, duals: FloatArray, cost: FloatArray) -> Iterator[FloatArray]:
+    """Duals between 0 and cost with this sum, as far as there is room: once those between their bounds moved as far as
+    that goes, which changes D least, and then all; once all, which leaves weights of 0 where they are. Each goes the
+    same part of its way to a bound."""
+    everyone = np.ones(len(duals), dtype=bool)
+    duals = np.clip(duals, 0.0, cost)
+    for groups in (((duals > 0) & (duals < cost), everyone), (everyone,)):
+        moved = duals
+        for which in groups:
+            missing = total - math.fsum(moved)
+            way = (cost - moved if missing > 0 else moved) * which
+            room = float(way.sum())
+            if room > 0:
+                moved = moved + way * (math.copysign(1.0, missing) * min(1.0, abs(missing) / room))
+        yield moved
+
+
+def require_rows(cost: FloatArray, sides: tuple[BoolArray, BoolArray], nu: float) -> None:
+    """ValueError where a class has less than half of the part nu of all costs."""
+    least, whole = min(float(cost[side].sum()) for side in sides), float(cost.sum())
+    if 0.5 * nu * whole > least:
+        raise ValueError(f"nu = {nu:g} is more than twice the part of the smaller class: give at most "
+                         f"{2 * least / whole:g}")
+
+
+def in_units_of_rho(weights: FloatArray, rho: float) -> tuple[FloatArray, tuple[str, ...]]:
+    """(weights, notes) that nusvc tells; rho is 0 where no weights have a margin."""
+    if rho > 0:
+        return weights / rho, ()
+    return 0.0 * weights, ("nu is too small for classes that overlap so much: all weights are 0; give a larger nu",)
+
+
+def told_epsilon(epsilon: float) -> str:
+    return f"epsilon is {epsilon:.6g}"

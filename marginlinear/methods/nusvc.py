@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 
 
 def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
-    from marginlinear.algorithms.fixed_sums import NuPairs, fit_by_pairs
+    cost = problem.costs(1.0)
+    if problem.rows.is_gram:
+        from marginlinear.algorithms.fixed_sums import NuPairs
 
-    return fit_by_pairs(NuPairs, problem, run, problem.costs(1.0), params["nu"])
+        return NuPairs(problem, run, cost, params["nu"]).convex()  # type: ignore[return-value]  # with an offset none is dense
+    from marginlinear.algorithms.nu import NuClassFit
+
+    return NuClassFit(problem, run, cost, params["nu"]).solution()
 
 
 METHOD = Method(
@@ -37,7 +42,6 @@ METHOD = Method(
     fit=fit,
     joint=False,
     routes=("auto",),
-    stores=False,
     defaults={P.MULTICLASS.name: "ovo"},
     offset=True,
 )

@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 
 def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
-    from marginlinear.algorithms.fixed_sums import NuResidualPairs, fit_by_pairs
+    cost = problem.costs(params["C"])
+    if problem.rows.is_gram:
+        from marginlinear.algorithms.fixed_sums import NuResidualPairs
 
-    return fit_by_pairs(NuResidualPairs, problem, run, problem.costs(params["C"]), params["nu"])
+        return NuResidualPairs(problem, run, cost, params["nu"]).convex()  # type: ignore[return-value]  # with an offset none is dense
+    from marginlinear.algorithms.nu import NuResidualFit
+
+    return NuResidualFit(problem, run, cost, params["nu"]).solution()
 
 
 METHOD = Method(
@@ -35,7 +40,6 @@ METHOD = Method(
     fit=fit,
     joint=False,
     routes=("auto",),
-    stores=False,
     regression=True,
     offset=True,
 )

@@ -30,8 +30,6 @@ from marginlinear.registry import Method
 from marginlinear.status import STALLED, allowance, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from marginlinear._typing import FloatArray, Parameters, State, Table
     from marginlinear.algorithms.dual import MarginFit
     from marginlinear.algorithms.row_pairs import RowPairs
@@ -89,6 +87,7 @@ class OneClassFit:
         """The Solution; None where pairs are slow."""
         import numpy as np
 
+        from marginlinear.algorithms.fixed_sums import moved_to
         from marginlinear.algorithms.row_pairs import RowPairs
 
         run, budget = self.run, self.budget
@@ -96,7 +95,7 @@ class OneClassFit:
         if self.known is None:
             pairs.begin()
         else:
-            pairs.take(next(self._feasible(self.known[1])))
+            pairs.take(next(moved_to(self.sum, self.known[1], self.cost)))
         run.enlist(self)
         ended = pairs.until(run.tol, budget)
         best, self.n_iter = pairs.best, pairs.n_iter
@@ -125,6 +124,7 @@ class OneClassFit:
         import numpy as np
 
         from marginlinear._core.margin_cd import table_of
+        from marginlinear.algorithms.fixed_sums import moved_to
 
         self._begin_secant()
         solver, engine, n_outer = self.solver, self.solver.engine, 0
@@ -140,7 +140,7 @@ class OneClassFit:
             candidate = self._candidate(inner)
             if candidate.objective < lowest.objective or lowest.weights is None:
                 lowest, idle = candidate, 0
-            for moved in self._feasible(found):
+            for moved in moved_to(self.sum, found, self.cost):
                 half = engine.iterates.sqnorm_of(engine.weights_of(moved)) / 2
                 if -half > bound:
                     bound, duals, idle = -half, moved, 0
@@ -205,24 +205,6 @@ class OneClassFit:
         W = np.array(engine.iterates.vector(False))
         best = best_of(engine.margins_of(W), self.cost, self.sum, engine.iterates.sqnorm_of(W))
         return Candidate(best.objective, best.length * inner.weights, best.length * best.rho, W)
-
-    def _feasible(self, duals: FloatArray) -> Iterator[FloatArray]:
-        """The duals with the sum that they must have: once those between their bounds moved as far as that goes, which
-        changes D least, and then all; once all, which leaves weights of 0 where they are. Each goes the same part of
-        its way to a bound."""
-        import numpy as np
-
-        cost, everyone = self.cost, np.ones(len(duals), dtype=bool)
-        duals = np.clip(duals, 0.0, cost)
-        for groups in (((duals > 0) & (duals < cost), everyone), (everyone,)):
-            moved = duals
-            for which in groups:
-                missing = self.sum - math.fsum(moved)
-                way = (cost - moved if missing > 0 else moved) * which
-                room = float(way.sum())
-                if room > 0:
-                    moved = moved + way * (math.copysign(1.0, missing) * min(1.0, abs(missing) / room))
-            yield moved
 
 
 def fit(problem: Problem, params: Parameters, run: Run) -> Solution:

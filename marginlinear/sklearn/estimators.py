@@ -388,7 +388,7 @@ class SVMClassifier(LearnsInParts, MarginClassifier):
 
 
 @documented
-class NuSVMClassifier(MarginClassifier):
+class NuSVMClassifier(LearnsInParts, MarginClassifier):
     """Support vector machine with nu in place of C.
 
     nu is an upper bound of the part of rows with a margin error, and a lower one of that of support vectors. Its
@@ -434,7 +434,7 @@ class SVMRegressor(LearnsInParts, MarginRegressor):
 
 
 @documented
-class NuSVMRegressor(MarginRegressor):
+class NuSVMRegressor(LearnsInParts, MarginRegressor):
     """Support vector regression with nu in place of epsilon.
 
     epsilon is found such that a part nu of the residuals at most is above it. Its intercept costs nothing. With a
