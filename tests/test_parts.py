@@ -127,7 +127,7 @@ def test_what_is_refused():
             estimator.partial_fit(rows, labels, **given)
         assert estimator._parts.m == len(y)
     for machine in (ours.SVMClassifier(kernel="rbf"), ours.LDMClassifier(stochastic=True), ours.MSVMAvClassifier(),
-                    ours.NuSVMClassifier()):
+                    ours.NuSVMClassifier(kernel="rbf")):
         assert not hasattr(machine, "partial_fit")
 
 
