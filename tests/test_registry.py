@@ -197,8 +197,7 @@ def test_storages_agree(method, storage):
     X, y = problem()
     plain = ml.train(sparse.csr_array(X), y, solver=method.name)
     other = ml.train(storage(X), y, solver=method.name)
-    if amplifies(method) or method.name == "nusvc":
-        # nusvc takes dense rows from their mean.
+    if amplifies(method):
         assert_equivalent(plain, other, 1e-9)
         return
     assert other.info.n_iter == plain.info.n_iter
@@ -292,7 +291,7 @@ def test_weight_zero_is_a_row_less(method, kind):
     X[::4] = 77  # would change everything
     less = ml.train(X[weights > 0], y[weights > 0], solver=method.name)
     zero = ml.train(kind(X), y, solver=method.name, sample_weight=weights)
-    if amplifies(method) or method.name == "nusvc":
+    if amplifies(method):
         assert_equivalent(less, zero, 1e-9)
         return
     assert zero.info.objective == pytest.approx(less.info.objective, rel=1e-12)
