@@ -181,8 +181,7 @@ def logistic_objective(estimator, X, y, C, ratio):
 
 
 @as_in_19
-@pytest.mark.parametrize("data", ["vehicle", "dna"])
-@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("data, k", [("vehicle", 3), ("dna", 2)])
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0])
 def test_objectives_of_logistic_regression(data, k, ratio):
     X, y = rows_of(data)

@@ -50,7 +50,7 @@ def assert_certified(model, W, X, y, C, p):
 
 
 @pytest.mark.parametrize("p", NORMS)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS[:8])
 def test_against_scipy(seed, p):
     X, y, k, C = data(seed)
     if seed % 6 == 5:
@@ -152,7 +152,7 @@ def test_alternation_never_raises_the_objective(seed, p):
 
 
 @pytest.mark.parametrize("p", [1.0, 1.2, 1.7])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_dual_value_is_below_the_optimum(seed, p):
     """Whatever factors the sweeps have, and around a centre with averages."""
     X, y, k, C = data(seed)

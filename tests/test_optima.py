@@ -204,5 +204,7 @@ def test_the_objective_is_the_optimum(solver, seed):
         info = ml.train(data.X, told, solver=solver, sample_weight=data.weight, algorithm=algorithm, tol=0.1 * TOL,
                         max_iter=10**6, **given).info
         assert info.converged
+        # The band of the best epsilon has as many rows on its edges as a w can have there.
+        assert solver != "nusvr" or info.n_iter < 1000
         assert abs(info.objective - best) <= size
         assert info.bound <= best + 0.01 * size

@@ -99,8 +99,7 @@ def test_duals_of_losses(loss, wanted):
 
 
 @pytest.mark.parametrize("sum_is_fixed", [False, True])
-@pytest.mark.parametrize("width", [2, 4, 8])
-def test_rounds_reach_the_optimum_at_any_width(sum_is_fixed, width):
+def test_rounds_reach_the_optimum_at_any_width(sum_is_fixed):
     """Against SciPy's bounded minimiser; b has the same bits at any width of the vectors."""
     X, y = problem(60)
     K, signs = oracles.rbf(X, X, GAMMA), 2.0 * y - 1
@@ -118,7 +117,7 @@ def test_rounds_reach_the_optimum_at_any_width(sum_is_fixed, width):
         choose_width()
         return engine
 
-    engine = run(width)
+    engine = run(2)
     b = np.asarray(engine.b)
 
     def minus_dual(b):
@@ -132,7 +131,7 @@ def test_rounds_reach_the_optimum_at_any_width(sum_is_fixed, width):
     assert ((bounds[0] <= b) & (b <= bounds[1])).all()
     assert abs(b.sum()) < 1e-9 or not sum_is_fixed
     assert np.allclose(engine.scores, K @ b, atol=1e-4)
-    assert np.array_equal(b, run(2).b)
+    assert np.array_equal(b, run(4).b) and np.array_equal(b, run(8).b)
 
 
 @pytest.mark.parametrize("free_bias", [False, True])

@@ -193,9 +193,15 @@ def test_declaration(method):
         assert registry.get(method.liblinear) is registry.get(str(method.liblinear)) is METHODS[method.name]
 
 
+@functools.cache
+def of_csr(name):
+    X, y = problem()
+    return ml.train(sparse.csr_array(X), y, solver=name)
+
+
 def test_storages_agree(method, storage):
     X, y = problem()
-    plain = ml.train(sparse.csr_array(X), y, solver=method.name)
+    plain = of_csr(method.name)
     other = ml.train(storage(X), y, solver=method.name)
     if amplifies(method):
         assert_equivalent(plain, other, 1e-9)
@@ -245,11 +251,11 @@ def test_same_seed_same_bits_for_any_threads(method, algorithm):
     # Several chunks of the passes that use threads; paper's routes may factorise an m x m matrix.
     X, y = problem(m=300 if algorithm == "paper" else 9000, d=3)
     ends = {"solver": method.name, "algorithm": algorithm, "tol": 1e-2, "seed": 3}
-    first, *others = [ml.train(X, y, threads=threads, **ends) for threads in (1, 2, 8)]
+    first, *others = [ml.train(X, y, threads=threads, **ends) for threads in (1, 2, 5)]
     scores = first.decision_function(X, threads=1)
     for other in others:
         assert_same(first, other)
-        assert other.decision_function(X, threads=8).tobytes() == scores.tobytes()
+        assert other.decision_function(X, threads=5).tobytes() == scores.tobytes()
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -443,14 +449,20 @@ def test_info_and_history(method):
     assert model.params.get("C", 10.0) == 10.0
 
 
+@functools.cache
+def large():
+    X, y = problem(m=30_000, d=60)
+    return 100 * X, y
+
+
 @each_method(lambda m: not one_sweep(m.name))
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_is_seen_at_once(method, threads):
     """While one sweep takes long."""
-    X, y = problem(m=30_000, d=60)
+    X, y = large()
     with looks(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ml.ConvergenceWarning)
-        ml.train(X * 100, y, solver=method.name, tol=1e-12, threads=threads, time_limit=0.2, **cost(method, 1e4),
+        ml.train(X, y, solver=method.name, tol=1e-12, threads=threads, time_limit=0.1, **cost(method, 1e4),
                  max_iter=10**9, algorithm="cd" if "cd" in method.routes else "auto", **endless(method))
 
 
@@ -584,17 +596,19 @@ def test_bias_is_a_constant_feature(method, bias, kind):
     np.array([0.5, -1.25, 1e300]), np.array(["b", "a", "żółw"]), np.array([3, 7, 9], dtype=np.uint8),
     np.array([1, 5, 2], dtype=np.float32),
 ], ids=lambda v: f"{v.dtype}-{v[0]}")
-def test_labels(method, labels):
+@pytest.mark.parametrize("name", ["cs", "l2svc"])
+def test_labels(name, labels):
+    """What a method sees of them are the numbers of their classes."""
     X, y = problem()
-    plain = ml.train(X, np.argsort(np.argsort(labels))[y], solver=method.name)
-    model = ml.train(X, labels[y], solver=method.name)
+    plain = ml.train(X, np.argsort(np.argsort(labels))[y], solver=name)
+    model = ml.train(X, labels[y], solver=name)
     assert model.weights.tobytes() == plain.weights.tobytes()
     assert (model.classes == np.sort(labels)).all()
     assert model.classes.dtype.kind == labels.dtype.kind
     assert set(model.predict(X)) <= set(labels)
     assert (model.predict(X) == np.sort(labels)[plain.predict(X)]).all()
-    as_list = ml.train(X, labels[y].tolist(), solver=method.name)
-    as_objects = ml.train(X, labels[y].astype(object), solver=method.name)
+    as_list = ml.train(X, labels[y].tolist(), solver=name)
+    as_objects = ml.train(X, labels[y].astype(object), solver=name)
     assert (as_list.predict(X) == as_objects.predict(X)).all()
     assert np.allclose(model.margins(X, labels[y]), plain.margins(X, np.argsort(np.argsort(labels))[y]))
 
@@ -618,7 +632,7 @@ def awkward():
         "tiny": (X * 1e-9, y),
         "underflow": (X * 1e-200, y),
         "separable": (np.vstack([np.eye(4) * 5] * 10), np.tile(np.arange(4), 10)),
-        "many classes": (rng.standard_normal((60, 4)), np.arange(60) % 30),
+        "many classes": (rng.standard_normal((30, 4)), np.arange(30) % 12),
     }
 
 
@@ -676,7 +690,7 @@ def test_badly_scaled_features(method, algorithm):
 
 def test_eight_fits_at_once(method):
     """Nothing is global: fits in threads give the serial bits."""
-    jobs = [problem(3, m=400, seed=seed) for seed in range(8)]
+    jobs = [problem(3, m=200, seed=seed) for seed in range(8)]
 
     def fit(job, seed):
         return ml.train(*job, solver=method.name, seed=seed, bias=1.0, threads=2, **cost(method, 10.0))

@@ -23,8 +23,9 @@ from marginlinear._core.rows cimport GRAM
 
 from marginlinear._core.cholesky import factor, substitute
 
-# g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST.
-FIRST, FALL, LAST = 0.3, 0.3, 1e-3
+# g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST. Where rows
+# stay at knots of the loss, q comes to their duals by steps of 1/g.
+FIRST, FALL, LAST = 0.3, 0.3, 1e-8
 RISE, MOST, SHORT = 3.0, 3.0, 0.2
 # F is solved when G <= SOLVED e.
 SOLVED = 0.3
