@@ -428,8 +428,8 @@ def test_sweeps_do_not_depend_on_windows_nor_on_order(tmp_path, small, monkeypat
     """As many as in memory, and the certificate is that of all rows, recomputed here."""
     monkeypatch.setattr(layout, "CHUNK", 100)
     rng = np.random.default_rng(3)
-    X = random_array((2000, 300), density=0.05, random_state=rng, format="csr")
-    y = np.where(X @ rng.standard_normal(300) + 0.3 * rng.standard_normal(2000) > 0, 1, -1)
+    X = random_array((1000, 200), density=0.05, random_state=rng, format="csr")
+    y = np.where(X @ rng.standard_normal(200) + 0.3 * rng.standard_normal(1000) > 0, 1, -1)
     order = np.argsort(y, kind="stable")
     X, y = X[order], y[order]
     store = ml.Store.write([(X, y)], tmp_path / "s")
