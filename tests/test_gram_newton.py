@@ -54,6 +54,23 @@ def test_certificate(monkeypatch, solver, params, limit, C):
     assert -1e-9 * objective <= gap <= 1e-6 * max(1, objective)
 
 
+@pytest.mark.parametrize("C", [0.1, 5.0, 1000.0])
+def test_targets(C):
+    """Of squares, against the closed form; of squares outside of a band, against sweeps."""
+    X, _ = problem()
+    z, K = X.sum(axis=1) + np.sin(5 * X[:, 0]), oracles.rbf(X, X, GAMMA)
+    known = {"solver": "l2svr", "kernel": "rbf", "gamma": GAMMA, "C": C, "tol": 1e-6, "bias": -1}
+    model = ml.train(X, z, epsilon=0.0, algorithm="newton", **known)
+    assert (model.info.status, model.info.algorithm) == ("converged", "newton")
+    b = np.linalg.solve(K + np.eye(len(z)) / (2 * C), z)
+    assert np.allclose(model.predict(X), K @ b, rtol=0, atol=1e-4)
+    assert model.info.objective == pytest.approx(b @ z / 2, rel=1e-6)
+    steps, sweeps = (ml.train(X, z, epsilon=0.5, algorithm=route, max_iter=10**6, **known).info
+                     for route in ("newton", "cd"))
+    assert steps.status == sweeps.status == "converged" and steps.n_iter < 20
+    assert steps.objective == pytest.approx(sweeps.objective, rel=2e-6)
+
+
 @pytest.mark.parametrize("C", [0.1, 5.0, 100.0])
 @pytest.mark.parametrize(("solver", "params"), METHODS)
 def test_optimum_is_that_of_the_sweeps(solver, params, C):

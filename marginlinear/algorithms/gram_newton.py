@@ -1,12 +1,14 @@
 """Semismooth Newton steps over Gram rows, for binary losses with curvature and without kinks (math.md 1.6).
 
-    P(b) = 1/2 b'K b + sum_i c_i phi_i(y_i s_i),   s = K b the scores of the coefficients b, a_i = y_i b_i the duals
+    P(b) = 1/2 b'K b + sum_i c_i phi_i(g_i),   g_i = y_i s_i - z_i the margins, less the targets of a regression,
+
+with s = K b the scores of the coefficients b, and a_i = y_i b_i the duals.
 
 A row whose margin is on a curved piece, phi(g) = quad/2 g^2 + slope g + level, is free, F; the dual of any other is the
 constant -c slope of its piece. Of a loss without pieces it is the parabola about the margin. With those fixed, the free
 coefficients of a step solve
 
-    (K_FF + diag(d)) b_F = -y_F slope/quad - K_FN b_N,   d_i = 1/(c_i quad)
+    (K_FF + diag(d)) b_F = y_F (z_F - slope/quad) - K_FN b_N,   d_i = 1/(c_i quad)
 
 By Cholesky where the free rows are few, otherwise by conjugate gradients. The residual r of these has the Fenchel gap
 sum_i r_i^2/(2 d_i). They are preconditioned by the rows of K of a random set J (Nystrom), with which
@@ -77,6 +79,7 @@ class GramNewton:
         self.engine, self.K, self.limit = engine, np.asarray(engine.rows.arrays), limit
         self.sign = np.where(np.asarray(engine.positive) > 0, 1.0, -1.0)
         self.cost, self.diagonal = np.asarray(engine.cost), np.diagonal(self.K)
+        self.targets = np.zeros(len(self.cost)) if engine.targets is None else np.asarray(engine.targets)
         self.random, self.sketch = np.random.default_rng(0), None
         self.restart()
 
@@ -88,13 +91,14 @@ class GramNewton:
 
     def step(self) -> None:
         """One step; `primal` is not finite where there is none, of a kernel that is not positive semidefinite."""
-        quad, slope = self._pieces(self.scores)
+        quad, slope, dual = self._pieces(self.scores)
         free = quad > 0
-        dual = self.sign * self._duals(quad, slope, self.scores)
         fixed = np.where(free, 0.0, dual - self.b)
         turn = self._times(fixed)
         d = 1 / (self.cost[free] * quad[free])
-        wanted = -self.sign[free] * slope[free] / quad[free] - d * self.b[free] - (self.scores + turn)[free]
+        middle = self.sign * self.targets
+        middle[free] -= self.sign[free] * slope[free] / quad[free]
+        wanted = (middle - self.scores - turn)[free] - d * self.b[free]
         if np.count_nonzero(free) <= self.limit:
             change = self._solved(free, d, wanted)
             direction, turn = fixed + change, turn + self._times(change)
@@ -119,15 +123,13 @@ class GramNewton:
         product: FloatArray = ssymv(1.0, self.K.T, b).astype(np.float64) if single else dsymv(1.0, self.K.T, b)
         return product
 
-    def _pieces(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(quad, slope) of the piece of each margin."""
-        quad, slope = self.engine.models_at(self.sign * scores)
+    def _pieces(self, scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(quad, slope) of the piece of each margin, and the coefficients -y c phi' there."""
+        margins = self.sign * scores - self.targets
+        quad, slope = self.engine.models_at(margins)
+        steep = slope + quad * margins
         flat = quad * self.cost * self.diagonal <= FLATTEST
-        return np.where(flat, 0.0, quad), np.where(flat, slope + quad * self.sign * scores, slope)
-
-    def _duals(self, quad: FloatArray, slope: FloatArray, scores: FloatArray) -> FloatArray:
-        """-c phi' at these margins, by their pieces."""
-        return -self.cost * (quad * self.sign * scores + slope)
+        return np.where(flat, 0.0, quad), np.where(flat, steep, slope), -self.sign * self.cost * steep
 
     def _solved(self, free: BoolArray, d: FloatArray, wanted: FloatArray) -> FloatArray:
         """The changes of all coefficients, by Cholesky; not finite where it fails."""
@@ -195,8 +197,8 @@ class GramNewton:
         t, low, high, first = 0.0, 0.0, math.inf, None
         for _ in range(TRIALS):
             scores = self.scores + t * turn
-            quad, slope = self._pieces(scores)
-            value = along + t * own - float((self.sign * self._duals(quad, slope, scores)) @ turn)
+            quad, _, dual = self._pieces(scores)
+            value = along + t * own - float(dual @ turn)
             if first is None:
                 first, t = value, 1.0
                 continue
