@@ -487,7 +487,10 @@ def margin_fit_of(loss: Loss) -> FitFunction:
         solution = pairs.convex()
         if solution is None:
             left = None if run.time_limit is None else max(0.0, run.time_limit - pairs.budget.seconds)
-            solution = by_rows(problem, params, run._replace(time_limit=left))
+            run = run._replace(time_limit=left)
+            if pairs.crawls():
+                run = run._replace(algorithm="newton", start={**pairs.state(), "n_iter": pairs.n_iter})
+            solution = by_rows(problem, params, run)
         return solution
 
     return fit

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from marginlinear._core.rows import Rows
     from marginlinear._typing import FloatArray, IntpArray
     from marginlinear.algorithms.certificate import Budget
+    from marginlinear.algorithms.factored_newton import FactoredNewton
     from marginlinear.algorithms.gram_newton import GramNewton
 
 # Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
@@ -30,13 +31,12 @@ SHARPEST = 1e9
 # Of the rows, one in so many for the first steps, while they are so many for each feature; those end when they promise
 # to gain no more than this part of the objective.
 EVERY, EACH, ROUGH, ROUGH_STEPS, GOLDEN = 8, 16, 0.02, 20, (math.sqrt(5) - 1) / 2
-KINKED = "algorithm = 'newton' over a kernel needs a loss without kinks, and no variance of the margins: take 'auto'"
 SHARP = (f"algorithm = 'newton' over a kernel needs a mean of cost times K(x, x) of at most {SHARPEST:g}: here "
          "{:.3g}; take a smaller C, scale the kernel, or take 'auto'")
 JOINT = (f"algorithm = 'newton' over a kernel takes at most {LIMIT} rows, the norm 2, and no loss of the top: take "
          "'auto'")
-FLAT = (f"algorithm = 'newton' over a kernel takes at most {LIMIT} rows of a loss with a flat piece: here {{}}; take "
-        "'auto'")
+FLAT = (f"algorithm = 'newton' over a kernel takes at most {LIMIT} rows of a loss with a flat piece or a kink: here "
+        "{}; take 'auto'")
 NOT_HELD = "algorithm = 'newton' needs all kernel rows, {:.0f} MB: give a larger cache (-m), or take 'auto'"
 
 
@@ -97,7 +97,7 @@ class MarginNewtonCost:
     def steps(engine: MarginCD) -> float:
         """To 1e-3, roughly, those on a part of the rows counted in."""
         if engine.rows.is_gram:
-            return 8
+            return 8 if smooth(engine) else 25
         levels = levels_of(engine.rows)
         if engine.nonsmooth:
             return 4.5 if levels > 1 else 12
@@ -113,8 +113,10 @@ class MarginNewtonCost:
         """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
         rows = engine.rows
         if rows.is_gram:
-            if not (rows.shared and smooth(engine) and engine.condition() <= SHARPEST):
+            if not (rows.shared and engine.condition() <= SHARPEST):
                 return math.inf
+            if not smooth(engine):
+                return 1 + rows.m / 4 if rows.m <= LIMIT else math.inf
             return 1 + rows.m / 60 if rows.m <= LIMIT else ITERATED if flat_nowhere(engine) else math.inf
         if rows.d > LIMIT:
             return math.inf
@@ -132,20 +134,22 @@ class MarginNewtonCost:
     def require(engine: MarginCD) -> None:
         """ValueError where steps are not possible."""
         rows = engine.rows
-        if rows.is_gram and not smooth(engine):
-            raise ValueError(KINKED)
         if rows.is_gram and not rows.shared:
             raise ValueError(NOT_HELD.format((4 if rows.single else 8) * rows.m * rows.m / 1e6))
         if rows.is_gram and not engine.condition() <= SHARPEST:
             raise ValueError(SHARP.format(engine.condition()))
-        if rows.is_gram and rows.m > LIMIT and not flat_nowhere(engine):
+        if rows.is_gram and rows.m > LIMIT and not (smooth(engine) and flat_nowhere(engine)):
             raise ValueError(FLAT.format(rows.m))
         if rows.d > LIMIT and not rows.is_gram:
             raise ValueError(f"algorithm = 'newton' solves for one weight a feature, at most {LIMIT}: here "
                              f"{rows.d}; take 'auto'")
 
     @staticmethod
-    def begin(engine: MarginCD, budget: Budget) -> GramNewton | MarginNewton:
+    def begin(engine: MarginCD, budget: Budget) -> FactoredNewton | GramNewton | MarginNewton:
+        if engine.rows.is_gram and not smooth(engine):
+            from marginlinear.algorithms.factored_newton import FactoredNewton
+
+            return FactoredNewton(engine)
         if engine.rows.is_gram:
             from marginlinear.algorithms.gram_newton import GramNewton
 

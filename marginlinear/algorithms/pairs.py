@@ -18,6 +18,7 @@ from marginlinear._core.margin_cd import table_of
 from marginlinear._core.pair_cd import UNIT, PairCD, best_shift, values_of
 from marginlinear._core.rows import OF_ROWS
 from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.newton import LIMIT
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
@@ -38,6 +39,8 @@ LEAST, PART, FREE = 256, 1 / 16, 1.25
 INNER, WHOLE, STEPS = 0.1, 1e-3, 5
 # Where a loss has curvature most duals may be free: rows that were made this many times are too many.
 AGAIN = 2.5
+# Rounds after which Newton steps had been less work, over m rows: so many and this part of m.
+CRAWL = 64, 1 / 8
 # Of a gap at scores of float64, what rounds with float32 numbers can tell.
 STALE = 1e-5
 # Rounds in which a gap is to halve: float32 numbers may have no certificate to be found, and go on for ever.
@@ -138,7 +141,7 @@ class PairFit:
                 engine.update(some, coefficients[some, np.newaxis])
 
     def convex(self) -> Solution | None:
-        """The Solution; None where most duals are free: that is for methods that move all of them."""
+        """The Solution; None where most duals are free, or steps crawl: that is for methods that move all of them."""
         with self.problem.rows.cache() as cache:
             return self._fit(cache)
 
@@ -180,7 +183,7 @@ class PairFit:
             # Rounds from exact scores that change nothing any more have met rounding.
             ended = self.budget.spent(self.n_iter, objective, bound) if exact else self.budget.exhausted(self.n_iter)
             stopped = stopped or ended
-            if self.dense(cache.made - made) and not stopped:
+            if (self.dense(cache.made - made) or self.crawls()) and not stopped:
                 return None
             stale = not exact and (objective - bound <= STALE * fresh or self.n_iter >= due)
             if certified or stopped or stale:
@@ -280,6 +283,11 @@ class PairFit:
         """Whether so many rows were made that it had been less work to make all of them once, and hold them."""
         rows = self.problem.rows
         return made > AGAIN * rows.m and self.add > 0 and not self.free_bias and rows.shared
+
+    def crawls(self) -> bool:
+        """Whether Newton steps had been less work, where they are possible."""
+        rows, (rounds, part) = self.problem.rows, CRAWL
+        return self.n_iter >= rounds + part * rows.m and rows.m <= LIMIT and rows.shared and not self.free_bias
 
     def state(self) -> State:
         """Of the coefficients of the last round: see Run.fits. `lowest` is for a fit that only asks what there was."""

@@ -1,0 +1,112 @@
+"""Newton steps over Gram rows, for binary losses with kinks or a variance: those over the rows of a factor, K = L L'.
+
+Scores are L w, and w = L' b for the coefficients b_i = y_i a_i of duals a: the problem is that of MarginNewton, with a
+feature for each column of L. Where w is not of the duals, w = L'(b + c), the coefficients c are on the rows of which L
+is triangular: as many as it has columns, few where the kernel is smooth.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from marginlinear._core.margin_cd import MarginCD
+from marginlinear._core.margin_newton import MarginNewton
+from marginlinear.data.arrays import as_rows
+from marginlinear.threads import aside
+
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, IntpArray
+
+# Columns end where they would add less than this part of the largest K_ii to any; L is a factor where it leaves no
+# more than that part.
+LEAST, LEFT = 1e-15, 1e-9
+# Columns after which K is brought up to date.
+PANEL = 64
+
+
+class FactoredNewton:
+    """Steps on the state of a MarginCD over Gram rows, all of which are held.
+
+    Attributes
+    ----------
+    primal, objective : float
+        P at the weights; not finite where there is no step, of a kernel that is not positive semidefinite.
+    bound : float
+        D at the duals.
+    """
+
+    afresh = False
+    primal: float
+    objective: float
+    bound: float
+
+    def __init__(self, engine: MarginCD) -> None:
+        self.engine, self.K = engine, np.asarray(engine.rows.arrays)
+        self.sign = np.where(np.asarray(engine.positive) > 0, 1.0, -1.0)
+        self.L, self.pivots = factor_of(self.K)
+        left = np.diagonal(self.K) - np.einsum("ij,ij->i", self.L, self.L)
+        self.definite = float(np.abs(left).max(initial=0.0)) <= LEFT * float(np.diagonal(self.K).max(initial=0.0))
+        self.inner = MarginCD(
+            as_rows(self.L, -1.0), np.asarray(engine.positive), np.asarray(engine.cost),
+            list(np.asarray(engine.tables)), group=np.asarray(engine.group), spread=engine.spread,
+            targets=None if engine.targets is None else np.asarray(engine.targets), threads=engine.threads)
+        self.restart()
+
+    def restart(self) -> None:
+        """From the duals of the engine."""
+        if np.any(self.engine.duals):
+            self.inner.resume({"duals": np.array(self.engine.duals), "W": None, "kappa": 0.0})
+        else:
+            self.inner.sweep()
+        self.newton = MarginNewton(self.inner)
+        self._publish()
+
+    def step(self) -> None:
+        """One step."""
+        self.engine.n_iter += 1
+        if not self.definite:
+            self.primal = math.nan
+            return
+        self.newton.step()
+        self._publish()
+
+    def _publish(self) -> None:
+        """Weights and duals become those of the engine."""
+        engine, W = self.engine, np.asarray(self.newton.W)
+        np.asarray(engine.duals)[:] = self.inner.duals
+        b = self.sign * np.asarray(engine.duals)
+        scores, apart = aside(np.matmul, self.K, b), W - aside(np.matmul, b, self.L)
+        c = np.zeros(len(b))
+        c[self.pivots] = solve_triangular(self.L[self.pivots], apart, trans=1, lower=True, check_finite=False)
+        U = np.concatenate((scores, b))
+        engine.iterates.resume(np.concatenate((scores + aside(np.matmul, self.L, apart), b + c)), U, 1.0)
+        engine.set_empty_duals()
+        self.primal, self.objective, _ = engine.primal()
+        self.bound = engine.dual()
+
+
+def factor_of(K: FloatArray) -> tuple[FloatArray, IntpArray]:
+    """(L, rows): K = L L' but for rounding, L[rows] lower triangular. By Cholesky factorisation, with the largest pivot
+    each time."""
+    m, rest = len(K), K.copy()
+    left, L, pivots = np.diagonal(K).copy(), np.zeros((m, m)), np.zeros(m, dtype=np.intp)
+    least, rank = LEAST * float(left.max(initial=0.0)), 0
+    while rank < m:
+        start = rank
+        for rank in range(start, min(m, start + PANEL)):
+            p = int(np.argmax(left))
+            column = rest[:, p] - L[:, start:rank] @ L[p, start:rank]
+            column[pivots[:rank]] = 0
+            if not (left[p] > least and column[p] > 0):
+                return L[:, :rank].copy(), pivots[:rank]
+            L[:, rank] = column / math.sqrt(column[p])
+            left -= L[:, rank] ** 2
+            left[p], pivots[rank] = -math.inf, p
+        rank += 1
+        panel = L[:, start:rank]
+        rest -= aside(np.matmul, panel, panel.T)
+    return L, pivots

@@ -1,0 +1,113 @@
+"""Newton steps over a kernel for losses with kinks or a variance: the optimum of a quadratic program, where sweeps and
+steps of two variables crawl, rounding, kernels that have no factor."""
+
+import numpy as np
+import oracles
+import pytest
+
+import marginlinear as ml
+from marginlinear.algorithms import pairs
+from marginlinear.algorithms.factored_newton import PANEL, factor_of
+
+GAMMA = 0.4
+
+
+def problem(m=150, seed=0):
+    """Overlapping classes, numbers, and a weight of each row; two equal rows of different classes."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, 4))
+    y = np.where(X[:, 0] * X[:, 1] + 0.5 * rng.standard_normal(m) > 0, 1, -1)
+    X[5], y[5] = X[6], -y[6]
+    return X, y, X.sum(axis=1) + np.sin(5 * X[:, 0]), rng.uniform(0.5, 2, m)
+
+
+def features_of(K):
+    """Rows whose products are K."""
+    values, vectors = np.linalg.eigh(K)
+    return vectors * np.sqrt(np.maximum(values, 0))
+
+
+def least(solver, K, y, z, cost, weight):
+    """The least P, over features of which K is the Gram matrix, by an interior-point method."""
+    X, n = features_of(K), len(K)
+    none = np.zeros(n)
+    margins = y[:, None] * X
+    if solver == "l1svr":
+        return oracles.minimal_program(np.eye(n), none, (
+            np.vstack([X, -X]), np.append(z, -z) - 0.2, np.tile(cost, 2), np.zeros(2 * n)))[1]
+    if solver == "rmm":
+        return oracles.minimal_program(np.eye(n), none, (margins, 1.0, cost, none),
+                                       (-margins, -1.2, 3 * cost, none))[1]
+    if solver == "ldm":
+        size, total = weight.sum(), margins.T @ weight
+        spread = margins.T @ (weight[:, None] * margins) - np.outer(total, total) / size
+        return oracles.minimal_program(np.eye(n) + 4 * 2.0 / size * spread, -1.5 / size * total, (
+            margins, 1.0, cost, none))[1]
+    return oracles.minimal_program(np.eye(n), none, (margins, 1.0, cost, none))[1]
+
+
+@pytest.mark.parametrize("C", [0.1, 100.0])
+@pytest.mark.parametrize("solver, given", [
+    ("l1svc", {}), ("l1svr", {"epsilon": 0.2}), ("rmm", {"margin_bound": 1.2}),
+    ("ldm", {"lambda1": 2.0, "lambda2": 1.5})])
+def test_the_optimum(solver, given, C):
+    X, y, z, weight = problem(60)
+    if solver == "rmm":
+        given = {**given, "bound_cost": 3 * C}
+    K = oracles.rbf(X, X, GAMMA) + 1
+    best = least(solver, K, y, z, C * weight, weight)
+    info = ml.train(X, z if solver == "l1svr" else y, solver=solver, kernel="rbf", gamma=GAMMA, bias=1.0, C=C, tol=1e-9,
+                    algorithm="newton", sample_weight=weight, **given).info
+    assert (info.status, info.algorithm) == ("converged", "newton") and info.n_iter < 100
+    assert info.objective == pytest.approx(best, rel=1e-7, abs=1e-7)
+    assert info.bound <= best * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.parametrize("solver", ["rmm", "ldm"])
+def test_sweeps_that_would_crawl_are_followed_by_steps(solver):
+    X, y, *_ = problem()
+    info = ml.train(X, y, solver=solver, kernel="rbf", gamma=0.02, C=1e4).info
+    assert (info.status, info.algorithm) == ("converged", "newton")
+
+
+def test_pairs_that_crawl_are_followed_by_steps():
+    """Targets that a smooth function interpolates: K is singular but for rounding."""
+    x = np.random.default_rng(0).standard_normal((120, 1))
+    known = {"solver": "l1svr", "kernel": "rbf", "gamma": 3.0, "C": 50.0, "epsilon": 0.0}
+    seen = []
+    model = ml.train(x, 0.5 * x[:, 0], callback=seen.append, **known)
+    info = model.info
+    assert (info.status, info.algorithm) == ("converged", "newton")
+    assert pairs.CRAWL[0] < info.n_iter < 300 and [check.n_iter for check in seen] == sorted(
+        check.n_iter for check in seen)
+    K, b = oracles.rbf(x, x, 3.0), np.zeros(len(x))
+    b[model.support_indices] = model.dual_coef[:, 0]
+    assert info.objective == pytest.approx(0.5 * b @ K @ b + 50 * abs(0.5 * x[:, 0] - K @ b).sum(), rel=1e-6)
+
+
+def test_steps_that_meet_rounding_end():
+    x = np.random.default_rng(0).standard_normal((120, 1))
+    with pytest.warns(ml.ConvergenceWarning, match="stalled"):
+        info = ml.train(x, 0.5 * x[:, 0], solver="l1svr", kernel="rbf", gamma=3.0, C=1e4, epsilon=0.0, tol=1e-13,
+                        algorithm="newton").info
+    assert info.n_iter < 1000 and info.bound <= info.objective
+
+
+def test_a_kernel_that_is_not_positive_semidefinite():
+    X, y, *_ = problem()
+    with pytest.warns(ml.ConvergenceWarning):
+        info = ml.train(X, y, solver="l1svc", kernel="sigmoid", gamma=1.0, coef0=1.0, C=100, algorithm="newton",
+                        max_iter=200).info
+    assert np.isfinite(info.objective) and info.status != "converged"
+
+
+@pytest.mark.parametrize("m, rank", [(1, 1), (10, 3), (PANEL, PANEL), (2 * PANEL + 5, 2 * PANEL + 5), (300, 70),
+                                     (30, 0)])
+def test_factor(m, rank):
+    A = np.random.default_rng(m).standard_normal((m, rank)) * np.linspace(1, 1e-3, rank)
+    K = A @ A.T
+    L, rows = factor_of(K)
+    # Rounding has columns of its own.
+    assert rank <= len(rows) == L.shape[1] <= min(m, rank + 5) and len(set(rows.tolist())) == len(rows)
+    assert abs(K - L @ L.T).max(initial=0) <= 1e-13 * K.max()
+    assert (np.triu(L[rows], 1) == 0).all() and (np.diagonal(L[rows]) > 0).all()
