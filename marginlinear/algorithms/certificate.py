@@ -139,6 +139,8 @@ class Incumbent:
     margins : float64 array or None
         Those of weights that a line search has made; None for weights that were checked.
     last : Check or None
+    idle : int
+        Checks in a row that brought neither a lower P nor a higher bound.
     """
 
     weights: FloatArray | None
@@ -150,7 +152,7 @@ class Incumbent:
         self.engine = engine
         self.weights, self.objective, self.margins = None, math.inf, None
         self.lowest, self.lowest_weights = math.inf, None
-        self.follows_best, self.last = True, None
+        self.follows_best, self.last, self.idle = True, None, 0
         self.forget_bounds()
 
     def forget_bounds(self) -> None:
@@ -171,6 +173,7 @@ class Incumbent:
 
     def note(self, check: Check) -> None:
         """Keep what a check found."""
+        self.idle = 0 if check.primal < self.best_primal or check.bound > self.bound else self.idle + 1
         self.last = check
         self.best_primal = min(self.best_primal, check.primal)
         self.raise_bound(check.bound, check.from_average)

@@ -74,8 +74,8 @@ RUNAWAY, FIRMER, RUNAWAYS, FIRMEST = 1e6, 100.0, 3, 1e15
 # this part of the sweeps that are allowed: of few rows a step costs thousands. Sweeps over features that were
 # asked for by name have all of this part: where features differ in size by much they would come to no end.
 EACH, ENOUGH, LATEST = 7.0, 40, 0.25
-# So many Newton steps in a row that bring neither a lower objective nor a higher bound, where the certificate is so
-# small a part of the objective, have met rounding.
+# Newton steps that have brought nothing so many times in a row, where the certificate is so small a part of the
+# objective, have met rounding.
 IDLE, ROUNDED = 100, 1e-4
 
 
@@ -118,7 +118,7 @@ class Descent:
         self.goal, self.renewal = tol, 0.0
         self.next_check, self.checked_estimate, self.gaps = FIRST_CHECK, math.inf, []
         self.at_zero = engine.loss_at_zero()
-        self.newton, self.newton_cost, self.idle = None, newton, 0
+        self.newton, self.newton_cost = None, newton
         if algorithm == "newton" and newton is not None:
             newton.require(engine)
         # Of one Newton step and, as a whole, of those that a problem may take, in sweeps.
@@ -218,12 +218,8 @@ class Descent:
         newton.step()
         if not math.isfinite(newton.primal):
             return self._start_over()
-        incumbent = self.incumbent
-        before = incumbent.objective, incumbent.bound
         check = self._note(Check(newton.primal, newton.objective, False, newton.bound, False))
-        same = before == (incumbent.objective, incumbent.bound)
-        self.idle = self.idle + 1 if same and incumbent.certified(ROUNDED) else 0
-        if self.idle >= IDLE:
+        if self.incumbent.idle >= IDLE and self.incumbent.certified(ROUNDED):
             self.stopped = STALLED
         return check
 
