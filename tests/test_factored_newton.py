@@ -111,3 +111,21 @@ def test_factor(m, rank):
     assert rank <= len(rows) == L.shape[1] <= min(m, rank + 5) and len(set(rows.tolist())) == len(rows)
     assert abs(K - L @ L.T).max(initial=0) <= 1e-13 * K.max()
     assert (np.triu(L[rows], 1) == 0).all() and (np.diagonal(L[rows]) > 0).all()
+
+
+def test_float32_rows_that_are_too_rough_are_followed_by_steps():
+    """A constant of 100 in kernel values that differ by less than 1: pairs ended with a gap of a third."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((50, 1))
+    y = np.where(X[:, 0] + rng.standard_normal(50) > 0, 1, -1)
+    for solver in ("l1svc", "l2svc"):
+        info = ml.train(X, y, solver=solver, kernel="rbf", gamma=0.3, bias=10.0, C=2000.0).info
+        assert info.status == "converged"
+
+
+def test_costs_that_are_too_large_for_steps_ask_for_none():
+    x = np.random.default_rng(0).standard_normal((120, 1))
+    with pytest.warns(ml.ConvergenceWarning):
+        info = ml.train(x, 0.5 * x[:, 0], solver="l1svr", kernel="rbf", gamma=3.0, C=1e11, epsilon=0.0,
+                        max_iter=200).info
+    assert info.algorithm == "pairs"

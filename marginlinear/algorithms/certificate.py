@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Turns without a gain that end a loop: in one alone, that before may have done more than was asked.
 IDLE = 2
+# A certificate that becomes less by a smaller part of it has not moved.
+LESS = 0.01
 # Sweeps between scheduled checks: the first number at least, and a STRIDEth of those made; estimates ask for more.
 FIRST_CHECK, STRIDE = 4, 5
 
@@ -140,7 +142,7 @@ class Incumbent:
         Those of weights that a line search has made; None for weights that were checked.
     last : Check or None
     idle : int
-        Checks in a row that brought neither a lower P nor a higher bound.
+        Checks since the certificate has last become less by a part LESS of it.
     """
 
     weights: FloatArray | None
@@ -152,12 +154,13 @@ class Incumbent:
         self.engine = engine
         self.weights, self.objective, self.margins = None, math.inf, None
         self.lowest, self.lowest_weights = math.inf, None
-        self.follows_best, self.last, self.idle = True, None, 0
+        self.follows_best, self.last = True, None
         self.forget_bounds()
 
     def forget_bounds(self) -> None:
         """Of the checks so far."""
         self.best_primal, self.bound = math.inf, -math.inf
+        self.least, self.idle = math.inf, 0
 
     def set(self, objective: float, averaged: bool = False) -> None:
         """Compare the bounds from here on with the weights W, or W_avg, and their objective."""
@@ -173,7 +176,6 @@ class Incumbent:
 
     def note(self, check: Check) -> None:
         """Keep what a check found."""
-        self.idle = 0 if check.primal < self.best_primal or check.bound > self.bound else self.idle + 1
         self.last = check
         self.best_primal = min(self.best_primal, check.primal)
         self.raise_bound(check.bound, check.from_average)
@@ -181,6 +183,9 @@ class Incumbent:
             self.set(check.primal, check.at_average)
         if self.engine.has_references:
             self.offer(check.objective, self.engine.iterates.vector(check.at_average))
+        self.idle += 1
+        if self.certificate <= (1 - LESS) * self.least:
+            self.least, self.idle = self.certificate, 0
 
     def raise_bound(self, bound: float, from_average: bool = False) -> None:
         if bound > self.bound:

@@ -74,7 +74,7 @@ RUNAWAY, FIRMER, RUNAWAYS, FIRMEST = 1e6, 100.0, 3, 1e15
 # this part of the sweeps that are allowed: of few rows a step costs thousands. Sweeps over features that were
 # asked for by name have all of this part: where features differ in size by much they would come to no end.
 EACH, ENOUGH, LATEST = 7.0, 40, 0.25
-# Newton steps that have brought nothing so many times in a row, where the certificate is so small a part of the
+# Newton steps that have brought next to nothing so many times in a row, where the certificate is so small a part of the
 # objective, have met rounding.
 IDLE, ROUNDED = 100, 1e-4
 

@@ -488,7 +488,7 @@ def margin_fit_of(loss: Loss) -> FitFunction:
         if solution is None:
             left = None if run.time_limit is None else max(0.0, run.time_limit - pairs.budget.seconds)
             run = run._replace(time_limit=left)
-            if pairs.crawls():
+            if pairs.crawled:
                 run = run._replace(algorithm="newton", start={**pairs.state(), "n_iter": pairs.n_iter})
             solution = by_rows(problem, params, run)
         return solution

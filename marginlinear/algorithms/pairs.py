@@ -18,7 +18,7 @@ from marginlinear._core.margin_cd import table_of
 from marginlinear._core.pair_cd import UNIT, PairCD, best_shift, values_of
 from marginlinear._core.rows import OF_ROWS
 from marginlinear.algorithms.certificate import Budget
-from marginlinear.algorithms.newton import LIMIT
+from marginlinear.algorithms.newton import LIMIT, SHARPEST
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
@@ -47,7 +47,7 @@ STALE = 1e-5
 HALVES = 32
 # Rows whose margins are that far in the flat part of their loss have none after a refresh either.
 MARGIN = 0.01
-# A bound that is this part of the least objective above it is not one: float32 numbers are not as wrong.
+# A bound that is this part of the objective above the least one, both at scores of float64, is not one.
 ABOVE = 1e-3
 # A sum of coefficients is 0 where it is within this part of theirs.
 ROUNDING = 1e-12
@@ -98,7 +98,7 @@ class PairFit:
         self.signs = np.where(problem.y > 0, 1.0, -1.0)
         self.target, self.add, self.upper = self._dual_of(*loss)  # type: ignore[misc]  # which makes something of it
         self.flat = float(loss[0][-1])
-        self.free_bias, self.offset = free_bias, 0.0
+        self.free_bias, self.offset, self.crawled = free_bias, 0.0, False
         # What ran out before the variables of a start, and their scores, were there.
         self.unfit: str | None = None
         # The least objective of a round, and its variables; those of the last round, where they made way for them.
@@ -141,7 +141,8 @@ class PairFit:
                 engine.update(some, coefficients[some, np.newaxis])
 
     def convex(self) -> Solution | None:
-        """The Solution; None where most duals are free, or steps crawl: that is for methods that move all of them."""
+        """The Solution; None where most duals are free, or these steps crawl or meet the rounding of float32 numbers:
+        that is for methods that move all of them."""
         with self.problem.rows.cache() as cache:
             return self._fit(cache)
 
@@ -165,11 +166,16 @@ class PairFit:
         exact = not np.any(engine.b)
         while True:
             objective, bound = self._values()
-            least = min(least, objective)
+            if exact:
+                least = min(least, objective)
             if self.lowest is None or objective < self.lowest[0] or (exact and noted == self.n_iter):
                 self.lowest, noted = (objective, np.array(engine.b)), self.n_iter
             self.budget.record(self.n_iter, objective, bound, objective - bound)
-            if not bound - least <= max(ABOVE, self.run.tol) * max(1.0, abs(least)):
+            if not bound - min(least, objective) <= max(ABOVE, self.run.tol) * max(1.0, abs(objective)):
+                if not exact:
+                    self._refresh()
+                    exact = True
+                    continue
                 # The kernel is not positive semidefinite: the dual may rise for ever.
                 engine.b[:] = 0
                 self._refresh()
@@ -183,7 +189,10 @@ class PairFit:
             # Rounds from exact scores that change nothing any more have met rounding.
             ended = self.budget.spent(self.n_iter, objective, bound) if exact else self.budget.exhausted(self.n_iter)
             stopped = stopped or ended
-            if (self.dense(cache.made - made) or self.crawls()) and not stopped:
+            if self.dense(cache.made - made) and not stopped:
+                return None
+            crawl = not stopped and self.n_iter >= CRAWL[0] + CRAWL[1] * rows.m
+            if (crawl or ended == STALLED) and self.left_to_steps():
                 return None
             stale = not exact and (objective - bound <= STALE * fresh or self.n_iter >= due)
             if certified or stopped or stale:
@@ -196,6 +205,8 @@ class PairFit:
             if risen > 0:
                 exact = False
             elif exact:
+                if self.left_to_steps():
+                    return None
                 stopped = STALLED
             else:
                 self._refresh()
@@ -284,10 +295,12 @@ class PairFit:
         rows = self.problem.rows
         return made > AGAIN * rows.m and self.add > 0 and not self.free_bias and rows.shared
 
-    def crawls(self) -> bool:
-        """Whether Newton steps had been less work, where they are possible."""
-        rows, (rounds, part) = self.problem.rows, CRAWL
-        return self.n_iter >= rounds + part * rows.m and rows.m <= LIMIT and rows.shared and not self.free_bias
+    def left_to_steps(self) -> bool:
+        """Whether Newton steps are possible: `crawled` says so from here on."""
+        rows = self.problem.rows
+        self.crawled = (not self.free_bias and rows.shared and rows.m <= LIMIT
+                        and float(self.cost @ rows.sqnorms()) <= SHARPEST * rows.m)
+        return self.crawled
 
     def state(self) -> State:
         """Of the coefficients of the last round: see Run.fits. `lowest` is for a fit that only asks what there was."""
