@@ -78,7 +78,7 @@ def test_pairs_that_crawl_are_followed_by_steps():
     model = ml.train(x, 0.5 * x[:, 0], callback=seen.append, **known)
     info = model.info
     assert (info.status, info.algorithm) == ("converged", "newton")
-    assert pairs.CRAWL[0] < info.n_iter < 300 and [check.n_iter for check in seen] == sorted(
+    assert pairs.CRAWL[0] < info.n_iter < 200 and [check.n_iter for check in seen] == sorted(
         check.n_iter for check in seen)
     K, b = oracles.rbf(x, x, 3.0), np.zeros(len(x))
     b[model.support_indices] = model.dual_coef[:, 0]

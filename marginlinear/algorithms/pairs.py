@@ -39,8 +39,8 @@ LEAST, PART, FREE = 256, 1 / 16, 1.25
 INNER, WHOLE, STEPS = 0.1, 1e-3, 5
 # Where a loss has curvature most duals may be free: rows that were made this many times are too many.
 AGAIN = 2.5
-# Rounds after which Newton steps had been less work, over m rows: so many and this part of m.
-CRAWL = 64, 1 / 8
+# Rounds, and steps times variables as a multiple of m^3, after which Newton steps had been less work.
+CRAWL = 32, 1.6
 # Of a gap at scores of float64, what rounds with float32 numbers can tell.
 STALE = 1e-5
 # Rounds in which a gap is to halve: float32 numbers may have no certificate to be found, and go on for ever.
@@ -191,7 +191,8 @@ class PairFit:
             stopped = stopped or ended
             if self.dense(cache.made - made) and not stopped:
                 return None
-            crawl = not stopped and self.n_iter >= CRAWL[0] + CRAWL[1] * rows.m
+            work = engine.steps * len(engine.b) / rows.m**3
+            crawl = not stopped and self.n_iter >= CRAWL[0] and work >= CRAWL[1]
             if (crawl or ended == STALLED) and self.left_to_steps():
                 return None
             stale = not exact and (objective - bound <= STALE * fresh or self.n_iter >= due)
