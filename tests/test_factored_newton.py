@@ -80,6 +80,7 @@ def test_pairs_that_crawl_are_followed_by_steps():
     assert (info.status, info.algorithm) == ("converged", "newton")
     assert pairs.CRAWL[0] < info.n_iter < 200 and [check.n_iter for check in seen] == sorted(
         check.n_iter for check in seen)
+    assert info.seconds >= max(check.seconds for check in seen)
     K, b = oracles.rbf(x, x, 3.0), np.zeros(len(x))
     b[model.support_indices] = model.dual_coef[:, 0]
     assert info.objective == pytest.approx(0.5 * b @ K @ b + 50 * abs(0.5 * x[:, 0] - K @ b).sum(), rel=1e-6)

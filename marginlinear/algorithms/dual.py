@@ -491,6 +491,7 @@ def margin_fit_of(loss: Loss) -> FitFunction:
             if pairs.crawled:
                 run = run._replace(algorithm="newton", start={**pairs.state(), "n_iter": pairs.n_iter})
             solution = by_rows(problem, params, run)
+            solution = solution._replace(info=solution.info._replace(seconds=pairs.budget.seconds))
         return solution
 
     return fit
