@@ -89,7 +89,7 @@ def test_libsvm_agrees_on_regressions(tmp_path, kernel):
     # The file has eight digits of them.
     rows = np.linalg.norm(S[:, None] - X, axis=2).argmin(axis=1)
     dual = b @ z[rows] - 0.2 * abs(b).sum() - 0.5 * b @ K @ b
-    assert ours.info.bound - 1e-4 * scale <= dual <= ours.info.objective + 1e-9 * scale
+    assert ours.info.bound - 1e-4 * scale <= dual <= ours.info.objective + 1e-7 * scale
     for name in ("ours", "theirs"):
         subprocess.run(["svm-predict", "-q", "d", name, "out"], cwd=tmp_path, check=True)
         predicted = np.loadtxt(tmp_path / "out")

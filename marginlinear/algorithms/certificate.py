@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import math
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from marginlinear._core.dual_engine import DualEngine
     from marginlinear._typing import FloatArray, HistoryEntry, Observer
+    from marginlinear.problem import Run, Solution
 
 # Turns without a gain that end a loop: in one alone, that before may have done more than was asked.
 IDLE = 2
@@ -88,6 +90,21 @@ class Budget:
         self.history.append(entry)
         if self.progress is not None:
             self.progress(entry)
+
+    def relay(self, entry: HistoryEntry, before: int = 0) -> None:
+        """Record what another fit tells, which goes on in place of this one, after so many sweeps `before` its own."""
+        self.record(entry["n_iter"] + before, entry["objective"], entry["bound"], entry["certificate"],
+                    entry["residual"])
+
+    def left(self, run: Run, before: int = 0) -> Run:
+        """The run of that fit."""
+        limit = None if run.time_limit is None else max(0.0, run.time_limit - self.seconds)
+        return run._replace(max_iter=run.max_iter - before, time_limit=limit,
+                            progress=partial(self.relay, before=before))
+
+    def whole(self, solution: Solution) -> Solution:
+        """That fit's, with the seconds and the record of both."""
+        return solution._replace(info=solution.info._replace(seconds=self.seconds, history=self.history))
 
 
 class Check(NamedTuple):

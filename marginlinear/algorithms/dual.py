@@ -483,15 +483,19 @@ def margin_fit_of(loss: Loss) -> FitFunction:
         from marginlinear.algorithms.pairs import PairFit, ResidualPairs
 
         made = PairFit if problem.targets is None else ResidualPairs
-        pairs = made(problem, run, *loss(problem, params), params["free_bias"])
+        cost, table = loss(problem, params)
+        pairs = made(problem, run, cost, table, params["free_bias"])
+        if params["free_bias"]:
+            from marginlinear.algorithms.factored import convex
+            from marginlinear.algorithms.free_bias import FreeBiasFit
+
+            return convex(pairs, partial(FreeBiasFit, made=partial(MarginFit, cost=cost, tables=[table])))
         solution = pairs.convex()
         if solution is None:
-            left = None if run.time_limit is None else max(0.0, run.time_limit - pairs.budget.seconds)
-            run = run._replace(time_limit=left)
+            run = pairs.budget.left(run)
             if pairs.crawled:
                 run = run._replace(algorithm="newton", start={**pairs.state(), "n_iter": pairs.n_iter})
-            solution = by_rows(problem, params, run)
-            solution = solution._replace(info=solution.info._replace(seconds=pairs.budget.seconds))
+            solution = pairs.budget.whole(by_rows(problem, params, run))
         return solution
 
     return fit
@@ -518,9 +522,9 @@ def joint_fit_of(terms: Terms, solve: Callable[[JointFit, Parameters], Solution]
                 try:
                     return solve(sets, params)
                 except Crawl:
-                    left = None if run.time_limit is None else max(0.0, run.time_limit - sets.budget.seconds)
                     start = {**sets.engine.state(False), "n_iter": sets.engine.n_iter}
-                    run = run._replace(time_limit=left, start=start)
+                    run = sets.budget.left(run)._replace(start=start)
+                    return sets.budget.whole(solve(JointFit(problem, run, cost, **loss), params))
         return solve(JointFit(problem, run, cost, **loss), params)
 
     return fit

@@ -48,8 +48,7 @@ class FactoredNewton:
         self.engine, self.K = engine, np.asarray(engine.rows.arrays)
         self.sign = np.where(np.asarray(engine.positive) > 0, 1.0, -1.0)
         self.L, self.pivots = factor_of(self.K)
-        left = np.diagonal(self.K) - np.einsum("ij,ij->i", self.L, self.L)
-        self.definite = float(np.abs(left).max(initial=0.0)) <= LEFT * float(np.diagonal(self.K).max(initial=0.0))
+        self.definite = is_factor(self.L, self.K)
         self.inner = MarginCD(
             as_rows(self.L, -1.0), np.asarray(engine.positive), np.asarray(engine.cost),
             list(np.asarray(engine.tables)), group=np.asarray(engine.group), spread=engine.spread,
@@ -110,3 +109,10 @@ def factor_of(K: FloatArray) -> tuple[FloatArray, IntpArray]:
         panel = L[:, start:rank]
         rest -= aside(np.matmul, panel, panel.T)
     return L, pivots
+
+
+def is_factor(L: FloatArray, K: FloatArray) -> bool:
+    """Whether `factor_of` has left nothing of K: not where K is not positive semidefinite."""
+    diagonal = np.diagonal(K)
+    left = np.abs(diagonal - np.einsum("ij,ij->i", L, L))
+    return float(left.max(initial=0.0)) <= LEFT * float(diagonal.max(initial=0.0))

@@ -37,6 +37,8 @@ class HalfSpacePairs(PairFit):
     The objective is taken at the best rho, and the best length of both; the offset is -rho.
     """
 
+    crawl = math.inf  # there are none
+
     def __init__(self, problem: Problem, run: Run, cost: FloatArray, total: float) -> None:
         super().__init__(problem, run, cost, FLAT, True)
         self.sum, self.signs, self.length = total, np.ones(len(cost)), 0.0
@@ -58,16 +60,15 @@ class HalfSpacePairs(PairFit):
         engine = self.engine
         return np.asarray(engine.scores) + engine.shift - UNIT * engine.drift * np.asarray(engine.root)
 
-    def _values(self) -> tuple[float, float]:
-        b, scores = np.asarray(self.engine.b), np.asarray(self.engine.scores)
-        square = float(b @ scores)
-        rho, height = threshold(scores, self.cost, self.sum)
+    def _values_at(self, square: float, square_of_duals: float) -> tuple[float, float]:
+        rho, height = threshold(np.asarray(self.engine.scores), self.cost, self.sum)
         self.length = height / square if height > 0 and square > 0 else 0.0
         self.engine.shift, self.offset = -rho, -rho * self.length
-        return -0.5 * self.length * self.length * square, -0.5 * square
+        return -0.5 * self.length * self.length * square, -0.5 * square_of_duals
 
-    def _solution(self, objective: float, bound: float, stopped: str | None) -> Solution:
-        solution = super()._solution(objective, bound, stopped)
+    def _solution(self, objective: float, bound: float, stopped: str | None,
+                  coefficients: FloatArray | None = None) -> Solution:
+        solution = super()._solution(objective, bound, stopped, coefficients)
         return solution._replace(weights=np.vstack((self.length * solution.weights[:-1], solution.weights[-1:])))
 
 
@@ -99,6 +100,10 @@ class TwoSumPairs(PairFit):
 
     def state(self) -> State:
         return {**super().state(), "variables": np.array(self.engine.b if self.last is None else self.last)}
+
+    def start_of_steps(self) -> State | None:
+        """Their fits begin with others of rho or epsilon, to which these duals are nothing."""
+        return None
 
     def _choose_by(self, first: float, second: float) -> None:
         """The shifts of both sides by which the next active set is chosen. One that leaves nothing to rise, or nothing
@@ -134,19 +139,19 @@ class NuPairs(TwoSumPairs):
         require_rows(cost, sides, nu)
         self._start_with(0.5 * nu * float(cost.sum()), *sides)
 
-    def _values(self) -> tuple[float, float]:
-        b, scores, (first, second) = np.asarray(self.engine.b), np.asarray(self.engine.scores), self.sides
-        square = float(b @ scores)
+    def _values_at(self, square: float, square_of_duals: float) -> tuple[float, float]:
+        scores, (first, second) = np.asarray(self.engine.scores), self.sides
         u, above = threshold(scores[first], self.cost[first], self.total)
         v, below = threshold(-scores[second], self.cost[second], self.total)
         height = above + below
         self.length = height / square if height > 0 and square > 0 else 0.0
         self.rho, self.offset = 0.5 * (u + v), 0.5 * (v - u)
         self._choose_by(-u, v)
-        return -0.5 * self.length * self.length * square, -0.5 * square
+        return -0.5 * self.length * self.length * square, -0.5 * square_of_duals
 
-    def _solution(self, objective: float, bound: float, stopped: str | None) -> Solution:
-        solution = super()._solution(objective, bound, stopped)
+    def _solution(self, objective: float, bound: float, stopped: str | None,
+                  coefficients: FloatArray | None = None) -> Solution:
+        solution = super()._solution(objective, bound, stopped, coefficients)
         weights, notes = in_units_of_rho(solution.weights, self.rho if self.length > 0 else 0.0)
         return solution._replace(weights=weights, info=solution.info._replace(notes=notes))
 
@@ -169,16 +174,25 @@ class NuResidualPairs(TwoSumPairs):
         found: FloatArray = super()._coefficients(variables).reshape(2, -1).sum(axis=0)
         return found
 
-    def _values(self) -> tuple[float, float]:
-        b, scores, z = self._coefficients(), np.asarray(self.engine.scores), np.asarray(self.problem.targets)
-        half, residuals, whole = 0.5 * float(b @ scores), z - scores, float(self.cost.sum())
+    def _variables_at(self, duals: FloatArray) -> FloatArray:
+        """Rows have a part in both sides where their sums are less than they must be."""
+        above, below = np.maximum(duals, 0.0), np.maximum(-duals, 0.0)
+        room = self.cost - above - below
+        both = room * (max(0.0, self.total - 0.5 * float(above.sum() + below.sum())) / float(room.sum() or 1.0))
+        return np.concatenate((above + both, -(below + both)))
+
+    def _values_at(self, square: float, square_of_duals: float) -> tuple[float, float]:
+        z, whole = np.asarray(self.problem.targets), float(self.cost.sum())
+        residuals = z - np.asarray(self.engine.scores)
         above, below, self.epsilon, self.offset = band_of(residuals, self.cost, 2 * self.total)
         self._choose_by(above, -below)
         loss = np.maximum(0.0, np.abs(residuals - self.offset) - self.epsilon)
-        return half + self.nu * self.epsilon * whole + float(self.cost @ loss), float(b @ z) - half
+        return (0.5 * square + self.nu * self.epsilon * whole + float(self.cost @ loss),
+                float(self._coefficients() @ z) - 0.5 * square_of_duals)
 
-    def _solution(self, objective: float, bound: float, stopped: str | None) -> Solution:
-        solution = super()._solution(objective, bound, stopped)
+    def _solution(self, objective: float, bound: float, stopped: str | None,
+                  coefficients: FloatArray | None = None) -> Solution:
+        solution = super()._solution(objective, bound, stopped, coefficients)
         return solution._replace(info=solution.info._replace(notes=(told_epsilon(self.epsilon),)))
 
 

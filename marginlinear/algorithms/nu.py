@@ -52,8 +52,8 @@ class NuFit:
     t : float
     objective : float
         The lowest P so far; `weights` are its w, and last the bias.
-    duals : array of shape (m,)
-        Those of the highest D so far.
+    feasible : array of shape (m,)
+        The duals of the highest D so far.
     """
 
     # s, as above.
@@ -65,7 +65,7 @@ class NuFit:
         self.told = Budget(None, None, run.progress)
         self.objective, self.bound, self.certificate = math.inf, -math.inf, math.inf
         self.weights = np.zeros(problem.rows.d)
-        self.duals = np.zeros(problem.rows.m)
+        self.feasible = np.zeros(problem.rows.m)
         # The last duals whose sum was above T, and those whose sum was not, with what it was above.
         self.known: dict[bool, tuple[FloatArray, float]] = {}
         self.t = self.first = 1.0 if run.start is None else run.start["t"]
@@ -147,7 +147,7 @@ class NuFit:
         info = inner.info._replace(
             status=status, reason=reason, n_iter=engine.n_iter, n_outer=n_outer, objective=self.objective,
             bound=self.bound, certificate=self.certificate, tol=tol, seconds=self.told.seconds,
-            history=self.told.history, n_support=int(np.count_nonzero(self.duals)), notes=notes)
+            history=self.told.history, n_support=int(np.count_nonzero(self.feasible)), notes=notes)
         return Solution(weights.reshape(-1, 1), info, self._with_best(inner.state))
 
     def _allowed(self, t: float, falling: bool) -> float:
@@ -167,7 +167,7 @@ class NuFit:
                 u = engine.weights_of(feasible)[:-1]
                 bound = self._dual(feasible, 0.5 * float(u @ u))
                 if bound > self.bound:
-                    self.bound, self.duals, higher = bound, feasible, True
+                    self.bound, self.feasible, higher = bound, feasible, True
         return higher
 
     def state(self) -> State:
@@ -178,7 +178,7 @@ class NuFit:
         if self.objective == math.inf:
             return {**state, "t": self.t}
         W = np.append(self.weights[:-1], self.weights[-1] / self.problem.rows.bias)
-        return {**state, "W": W, "duals": self.duals, "t": self.t}
+        return {**state, "W": W, "duals": self.feasible, "t": self.t}
 
 
 class NuClassFit(NuFit):

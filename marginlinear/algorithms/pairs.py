@@ -20,10 +20,10 @@ from marginlinear._core.rows import OF_ROWS
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.newton import LIMIT, SHARPEST
 from marginlinear.problem import Info, Solution
-from marginlinear.status import STALLED, allowance, status_of
+from marginlinear.status import CONVERGED, STALLED, allowance, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from marginlinear._core.row_cache import RowCache
     from marginlinear._typing import FloatArray, Int8Array, Int32Array, IntArray, State, Table
@@ -39,8 +39,8 @@ LEAST, PART, FREE = 256, 1 / 16, 1.25
 INNER, WHOLE, STEPS = 0.1, 1e-3, 5
 # Where a loss has curvature most duals may be free: rows that were made this many times are too many.
 AGAIN = 2.5
-# Rounds, and steps times variables as a multiple of m^3, after which Newton steps had been less work.
-CRAWL = 32, 1.6
+# Rounds, at least, before Newton steps take their place.
+CRAWL = 32
 # Of a gap at scores of float64, what rounds with float32 numbers can tell.
 STALE = 1e-5
 # Rounds in which a gap is to halve: float32 numbers may have no certificate to be found, and go on for ever.
@@ -89,6 +89,8 @@ class PairFit:
 
     # What the coefficients add up to, where the bias is free.
     sum = 0.0
+    # Steps of two variables times variables, as a multiple of m^3, after which Newton steps had been less work.
+    crawl = 1.6
     # 0 or 1 for each variable, where two sums are fixed.
     group: Int8Array | None = None
 
@@ -117,6 +119,11 @@ class PairFit:
     def _coefficients(self, variables: FloatArray | None = None) -> FloatArray:
         """Of the rows, for these variables or those of now: float64 array of shape (m,)"""
         return np.asarray(self.engine.b if variables is None else variables)
+
+    def _variables_at(self, duals: FloatArray) -> FloatArray:
+        """Those of these duals."""
+        found: FloatArray = self.signs * duals
+        return found
 
     def _begin(self) -> None:
         """The variables before the first round, where they cannot all be 0."""
@@ -191,9 +198,8 @@ class PairFit:
             stopped = stopped or ended
             if self.dense(cache.made - made) and not stopped:
                 return None
-            work = engine.steps * len(engine.b) / rows.m**3
-            crawl = not stopped and self.n_iter >= CRAWL[0] and work >= CRAWL[1]
-            if (crawl or ended == STALLED) and self.left_to_steps():
+            if ((not stopped and self.crawls(objective - bound, allowance(self.run.tol, objective)))
+                    or ended == STALLED) and self.left_to_steps():
                 return None
             stale = not exact and (objective - bound <= STALE * fresh or self.n_iter >= due)
             if certified or stopped or stale:
@@ -223,7 +229,7 @@ class PairFit:
     def _resume(self, start: State) -> None:
         """From the best multiple of the duals of another fit, of those that these costs allow: where no dual is at its
         bound, larger costs change nothing."""
-        engine, b = self.engine, self.signs * start["duals"]
+        engine, b = self.engine, self._variables_at(start["duals"])
         if self.free_bias and abs(np.sum(b)) > ROUNDING * np.abs(b).sum():
             # Of a fit without an offset.
             return
@@ -232,7 +238,7 @@ class PairFit:
             return
         # D(t b) = t sum_v target_v b_v - t^2/2 sum_v (F_v + add_v b_v) b_v
         scores, most = np.asarray(engine.scores), float(np.min(self.cost / start["cost"]))
-        rise, bend = float((b * engine.target).sum()), float((b * (scores + engine.add * b)).sum())
+        rise, bend = float(np.multiply(b, engine.target).sum()), float((b * (scores + np.multiply(engine.add, b))).sum())
         part = min(rise / bend, most) if bend > 0 else most
         engine.b[:] = np.clip(part * b, engine.lower, engine.upper)
         scores *= part
@@ -275,15 +281,25 @@ class PairFit:
 
     def _values(self) -> tuple[float, float]:
         """(objective, bound)"""
-        b, scores = np.asarray(self.engine.b), np.asarray(self.engine.scores)
-        half = 0.5 * float((b * scores).sum())
+        square = float(np.sum(self._coefficients() * np.asarray(self.engine.scores)))
+        return self._values_at(square, square)
+
+    def _values_at(self, square: float, square_of_duals: float) -> tuple[float, float]:
+        """(objective, bound) at the scores of weights of this square, and the variables, of which weights have that."""
+        engine, b, scores = self.engine, self._coefficients(), self._beside_targets()
         if self.free_bias:
-            slopes = self.engine.slopes()
-            self.offset = best_shift(self.table, self.cost, self.signs, scores, slopes.min(), slopes.max(),
-                                     self.offset)
-            self.engine.shift = self.offset
+            slopes = engine.slopes()
+            self.offset = engine.shift = best_shift(self.table, self.cost, self.signs, scores, slopes.min(),
+                                                    slopes.max(), self.offset)
         loss, dual = values_of(self.table, self.cost, self.signs, scores, b, self.offset)
-        return half + loss, dual - half
+        return 0.5 * square + loss, dual + self._of_targets(b) - 0.5 * square_of_duals
+
+    def _beside_targets(self) -> FloatArray:
+        return np.asarray(self.engine.scores)
+
+    def _of_targets(self, b: FloatArray) -> float:
+        """What D has of them."""
+        return 0.0
 
     def _active(self) -> Int32Array:
         """Numbers of the variables of the next round, rising."""
@@ -296,10 +312,18 @@ class PairFit:
         rows = self.problem.rows
         return made > AGAIN * rows.m and self.add > 0 and not self.free_bias and rows.shared
 
+    def crawls(self, gap: float, allowed: float) -> bool:
+        """Whether Newton steps had been less work, and as many rounds again, at the rate of the later half, are not the
+        end."""
+        if self.n_iter < CRAWL or self.engine.steps * len(self.engine.b) < self.crawl * self.problem.rows.m**3:
+            return False
+        halfway: float = self.budget.history[len(self.budget.history) // 2]["certificate"]
+        return gap > 0 and 2 * math.log(max(1.0, halfway / gap)) < math.log(gap / allowed)
+
     def left_to_steps(self) -> bool:
         """Whether Newton steps are possible: `crawled` says so from here on."""
         rows = self.problem.rows
-        self.crawled = (not self.free_bias and rows.shared and rows.m <= LIMIT
+        self.crawled = (self.crawl < math.inf and rows.shared and rows.m <= LIMIT
                         and float(self.cost @ rows.sqnorms()) <= SHARPEST * rows.m)
         return self.crawled
 
@@ -309,8 +333,37 @@ class PairFit:
         return {"duals": self.signs * b, "cost": self.cost, "W": np.concatenate((self.engine.scores, b)), "kappa": 0.0,
                 "before": None, "lowest": None if self.lowest is None else self.lowest[1]}
 
-    def _solution(self, objective: float, bound: float, stopped: str | None) -> Solution:
-        run, b = self.run, np.array(self._coefficients())
+    def start_of_steps(self) -> State | None:
+        """What steps for a fit with an offset begin with, but for W."""
+        return {**self.state(), "centre": self.offset}
+
+    def told(self, solution: Solution, duals: FloatArray, coefficients: Callable[[], FloatArray]) -> Solution:
+        """A solution by other means, with values recomputed in float64: of the weights that these duals have, or, where
+        they do not certify those, of the weights with these coefficients."""
+        engine, rows, b = self.engine, self.problem.rows, np.asarray(self.engine.b)
+        b[:] = np.clip(self._variables_at(duals), engine.lower, engine.upper)
+        self._balance()
+        self._recompute(np.arange(rows.m))
+        scores, self.lowest, self.last = np.array(engine.scores), None, None
+        square = float((self._coefficients() * scores).sum())
+        objective, bound = self._values_at(square, square)
+        found = np.array(self._coefficients())
+        if objective - bound > allowance(self.run.tol, objective):
+            found = coefficients()
+            engine.scores[:] = 0.0
+            rows.add(np.arange(rows.m), found[:, np.newaxis], np.asarray(engine.scores)[:, np.newaxis])
+            objective, bound = self._values_at(float((found * np.asarray(engine.scores)).sum()), square)
+            engine.scores[:] = scores
+        self.budget.record(self.n_iter + solution.info.n_iter, objective, bound, objective - bound)
+        info = solution.info
+        ended = info.reason or (STALLED if info.status == CONVERGED else info.status)
+        told = self._solution(objective, bound, ended, found)
+        return told._replace(info=told.info._replace(
+            algorithm=info.algorithm, n_iter=self.n_iter + info.n_iter, n_outer=info.n_outer))
+
+    def _solution(self, objective: float, bound: float, stopped: str | None,
+                  coefficients: FloatArray | None = None) -> Solution:
+        run, b = self.run, np.array(self._coefficients()) if coefficients is None else coefficients
         certificate = objective - bound
         status, reason = status_of(certificate, objective, run.tol, stopped or STALLED)
         info = Info(status=status, reason=reason, algorithm="pairs", n_iter=self.n_iter, n_outer=0, objective=objective,
@@ -338,13 +391,16 @@ class ResidualPairs(PairFit):
         found: FloatArray = super()._coefficients(variables).reshape(2, -1).sum(axis=0)
         return found
 
+    def _variables_at(self, duals: FloatArray) -> FloatArray:
+        return np.concatenate((np.maximum(duals, 0.0), np.minimum(duals, 0.0)))
+
     def _resume(self, start: State) -> None:
         """From the duals of another fit, within the bounds of this one's."""
         b = np.asarray(start["duals"])
         if self.free_bias and abs(np.sum(b)) > ROUNDING * np.abs(b).sum():
             return
         part = min(1.0, float(np.min(self.cost / start["cost"])))
-        self._take(part * np.concatenate((np.maximum(b, 0.0), np.minimum(b, 0.0))))
+        self._take(part * self._variables_at(b))
 
     def _clear(self) -> FloatArray:
         """How far within the band each residual is."""
@@ -353,13 +409,9 @@ class ResidualPairs(PairFit):
         clear: FloatArray = self.flat - np.abs(residuals) - UNIT * engine.drift * np.asarray(engine.root)
         return clear
 
-    def _values(self) -> tuple[float, float]:
-        engine, z = self.engine, np.asarray(self.problem.targets)
-        b, scores = self._coefficients(), np.asarray(engine.scores)
-        half, residuals = 0.5 * float(b @ scores), scores - z
-        if self.free_bias:
-            slopes = engine.slopes()
-            self.offset = engine.shift = best_shift(self.table, self.cost, self.signs, residuals, slopes.min(),
-                                                    slopes.max(), self.offset)
-        loss, dual = values_of(self.table, self.cost, self.signs, residuals, b, self.offset)
-        return half + loss, dual + float(b @ z) - half
+    def _beside_targets(self) -> FloatArray:
+        found: FloatArray = np.asarray(self.engine.scores) - np.asarray(self.problem.targets)
+        return found
+
+    def _of_targets(self, b: FloatArray) -> float:
+        return float(b @ np.asarray(self.problem.targets))

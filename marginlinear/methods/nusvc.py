@@ -11,6 +11,7 @@ c_i being the weights. The weights of the model are w/rho, so that margins are i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from marginlinear import params as P
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 
 
 def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
-    cost = problem.costs(1.0)
-    if problem.rows.is_gram:
-        from marginlinear.algorithms.fixed_sums import NuPairs
-
-        return NuPairs(problem, run, cost, params["nu"]).convex()  # type: ignore[return-value]  # with an offset none is dense
     from marginlinear.algorithms.nu import NuClassFit
 
+    cost = problem.costs(1.0)
+    if problem.rows.is_gram:
+        from marginlinear.algorithms.factored import convex
+        from marginlinear.algorithms.fixed_sums import NuPairs
+
+        return convex(NuPairs(problem, run, cost, params["nu"]), partial(NuClassFit, cost=cost, nu=params["nu"]))
     return NuClassFit(problem, run, cost, params["nu"]).solution()
 
 

@@ -9,6 +9,7 @@ Neural Computation 2000).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from marginlinear import params as P
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 
 
 def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
-    cost = problem.costs(params["C"])
-    if problem.rows.is_gram:
-        from marginlinear.algorithms.fixed_sums import NuResidualPairs
-
-        return NuResidualPairs(problem, run, cost, params["nu"]).convex()  # type: ignore[return-value]  # with an offset none is dense
     from marginlinear.algorithms.nu import NuResidualFit
 
+    cost = problem.costs(params["C"])
+    if problem.rows.is_gram:
+        from marginlinear.algorithms.factored import convex
+        from marginlinear.algorithms.fixed_sums import NuResidualPairs
+
+        return convex(NuResidualPairs(problem, run, cost, params["nu"]),
+                      partial(NuResidualFit, cost=cost, nu=params["nu"]))
     return NuResidualFit(problem, run, cost, params["nu"]).solution()
 
 
