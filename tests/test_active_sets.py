@@ -115,6 +115,8 @@ def test_a_crawl_is_left_to_sweeps_over_all_rows(monkeypatch):
         assert model.info.converged
         assert model.info.algorithm in ("accelerated", "newton")
         assert model.info.n_iter > 2
+        told = [(check["n_iter"], check["seconds"]) for check in model.info.history]
+        assert told == sorted(told) and told[-1][1] <= model.info.seconds
     swept = trained(X, y, "cs", C=10.0, algorithm="cd")
     assert trained(X, y, "cs", C=10.0).info.objective == pytest.approx(swept.info.objective, rel=2e-6)
 
