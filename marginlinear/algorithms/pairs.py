@@ -238,7 +238,8 @@ class PairFit:
             return
         # D(t b) = t sum_v target_v b_v - t^2/2 sum_v (F_v + add_v b_v) b_v
         scores, most = np.asarray(engine.scores), float(np.min(self.cost / start["cost"]))
-        rise, bend = float(np.multiply(b, engine.target).sum()), float((b * (scores + np.multiply(engine.add, b))).sum())
+        target, add = np.asarray(engine.target), np.asarray(engine.add)
+        rise, bend = float((b * target).sum()), float((b * (scores + add * b)).sum())
         part = min(rise / bend, most) if bend > 0 else most
         engine.b[:] = np.clip(part * b, engine.lower, engine.upper)
         scores *= part
