@@ -7,7 +7,7 @@ import pytest
 
 import marginlinear as ml
 from marginlinear.algorithms import pairs
-from marginlinear.algorithms.factored_newton import PANEL, factor_of
+from marginlinear.algorithms.factored_newton import PANEL, factor_of, is_factor
 
 GAMMA = 0.4
 
@@ -118,6 +118,10 @@ def test_factor(m, rank):
     assert rank <= len(rows) == L.shape[1] <= min(m, rank + 5) and len(set(rows.tolist())) == len(rows)
     assert abs(K - L @ L.T).max(initial=0) <= 1e-13 * K.max()
     assert (np.triu(L[rows], 1) == 0).all() and (np.diagonal(L[rows]) > 0).all()
+    for most in (0, 3, PANEL + 1):
+        some, first = factor_of(K, most)
+        assert np.array_equal(some, L[:, :most]) and np.array_equal(first, rows[:most])
+        assert is_factor(some, K) == (most >= rank)
 
 
 def test_float32_rows_that_are_too_rough_are_followed_by_steps():
@@ -177,3 +181,14 @@ def test_pairs_go_on_where_the_kernel_has_no_factor(monkeypatch):
     K = oracles.rbf(X, X, 0.4) - 1e-4 * np.eye(len(X))
     info = ml.train(K, y, solver="l1svc", kernel="precomputed", free_bias=True, C=100.0, tol=1e-6).info
     assert info.converged and info.algorithm == "pairs" and info.n_iter > 1
+
+
+def test_few_columns_are_sooner_worth_steps(monkeypatch):
+    """The matrix of 400 numbers has some 20."""
+    x = np.random.default_rng(0).uniform(-3, 3, (400, 1))
+    z, known = np.sin(2 * x[:, 0]), {"solver": "nusvr", "kernel": "rbf", "gamma": 1.0, "C": 10.0, "nu": 0.5}
+    sooner = ml.train(x, z, **known).info
+    monkeypatch.setattr(pairs, "FEW", 0.0)
+    later = ml.train(x, z, **known).info
+    assert sooner.algorithm == later.algorithm == "newton" and sooner.n_iter < later.n_iter
+    assert max(sooner.bound, later.bound) <= min(sooner.objective, later.objective)

@@ -88,15 +88,16 @@ class FactoredNewton:
         self.bound = engine.dual()
 
 
-def factor_of(K: FloatArray) -> tuple[FloatArray, IntpArray]:
-    """(L, rows): K = L L' but for rounding, L[rows] lower triangular. By Cholesky factorisation, with the largest pivot
-    each time."""
+def factor_of(K: FloatArray, most: int | None = None) -> tuple[FloatArray, IntpArray]:
+    """(L, rows): K = L L' but for rounding, or for what `most` columns leave, L[rows] lower triangular. By Cholesky
+    factorisation, with the largest pivot each time."""
     m, rest = len(K), K.copy()
-    left, L, pivots = np.diagonal(K).copy(), np.zeros((m, m)), np.zeros(m, dtype=np.intp)
+    most = m if most is None else most
+    left, L, pivots = np.diagonal(K).copy(), np.zeros((m, most)), np.zeros(most, dtype=np.intp)
     least, rank = LEAST * float(left.max(initial=0.0)), 0
-    while rank < m:
+    while rank < most:
         start = rank
-        for rank in range(start, min(m, start + PANEL)):
+        for rank in range(start, min(most, start + PANEL)):
             p = int(np.argmax(left))
             column = rest[:, p] - L[:, start:rank] @ L[p, start:rank]
             column[pivots[:rank]] = 0
@@ -112,7 +113,7 @@ def factor_of(K: FloatArray) -> tuple[FloatArray, IntpArray]:
 
 
 def is_factor(L: FloatArray, K: FloatArray) -> bool:
-    """Whether `factor_of` has left nothing of K: not where K is not positive semidefinite."""
+    """Whether `factor_of` has left nothing of K: not where K is not positive semidefinite, or has more columns."""
     diagonal = np.diagonal(K)
     left = np.abs(diagonal - np.einsum("ij,ij->i", L, L))
     return float(left.max(initial=0.0)) <= LEFT * float(diagonal.max(initial=0.0))

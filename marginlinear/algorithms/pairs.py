@@ -10,6 +10,7 @@ from the scores it has found, so that the error is that of what changes alone.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from marginlinear._core.margin_cd import table_of
 from marginlinear._core.pair_cd import UNIT, PairCD, best_shift, values_of
 from marginlinear._core.rows import OF_ROWS
 from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.factored_newton import factor_of, is_factor
 from marginlinear.algorithms.newton import LIMIT, SHARPEST
 from marginlinear.problem import Info, Solution
 from marginlinear.status import CONVERGED, STALLED, allowance, status_of
@@ -41,6 +43,8 @@ INNER, WHOLE, STEPS = 0.1, 1e-3, 5
 AGAIN = 2.5
 # Rounds, at least, before Newton steps take their place.
 CRAWL = 32
+# Columns of a factor beside rows that are few, and rounds' work beside that of steps over all.
+FEW = 1 / 16
 # Of a gap at scores of float64, what rounds with float32 numbers can tell.
 STALE = 1e-5
 # Rounds in which a gap is to halve: float32 numbers may have no certificate to be found, and go on for ever.
@@ -100,6 +104,8 @@ class PairFit:
         self.signs = np.where(problem.y > 0, 1.0, -1.0)
         self.target, self.add, self.upper = self._dual_of(*loss)  # type: ignore[misc]  # which makes something of it
         self.flat = float(loss[0][-1])
+        # Whether Newton steps are those over a factor.
+        self.factored = free_bias or self.add == 0
         self.free_bias, self.offset, self.crawled = free_bias, 0.0, False
         # What ran out before the variables of a start, and their scores, were there.
         self.unfit: str | None = None
@@ -316,16 +322,33 @@ class PairFit:
     def crawls(self, gap: float, allowed: float) -> bool:
         """Whether Newton steps had been less work, and as many rounds again, at the rate of the later half, are not the
         end."""
-        if self.n_iter < CRAWL or self.engine.steps * len(self.engine.b) < self.crawl * self.problem.rows.m**3:
+        work = self.engine.steps * len(self.engine.b) / self.problem.rows.m**3
+        if self.n_iter < CRAWL or work < FEW * self.crawl or gap <= 0:
             return False
         halfway: float = self.budget.history[len(self.budget.history) // 2]["certificate"]
-        return gap > 0 and 2 * math.log(max(1.0, halfway / gap)) < math.log(gap / allowed)
+        if 2 * math.log(max(1.0, halfway / gap)) >= math.log(gap / allowed):
+            return False
+        return work >= self.crawl or (self.factored and self.has_few_columns)
+
+    @cached_property
+    def has_few_columns(self) -> bool:
+        """Whether a factor of the Gram matrix has so few that steps over these cost next to nothing."""
+        if not self.has_steps():
+            return False
+        rows = self.problem.rows
+        rows.complete()
+        K = np.asarray(rows.arrays)
+        return is_factor(factor_of(K, int(FEW * rows.m))[0], K)
+
+    def has_steps(self) -> bool:
+        """Whether Newton steps are possible."""
+        rows = self.problem.rows
+        return (self.crawl < math.inf and rows.shared and rows.m <= LIMIT
+                and float(self.cost @ rows.sqnorms()) <= SHARPEST * rows.m)
 
     def left_to_steps(self) -> bool:
-        """Whether Newton steps are possible: `crawled` says so from here on."""
-        rows = self.problem.rows
-        self.crawled = (self.crawl < math.inf and rows.shared and rows.m <= LIMIT
-                        and float(self.cost @ rows.sqnorms()) <= SHARPEST * rows.m)
+        """`has_steps`, and `crawled` from here on."""
+        self.crawled = self.has_steps()
         return self.crawled
 
     def state(self) -> State:
