@@ -184,7 +184,7 @@ def test_pairs_go_on_where_the_kernel_has_no_factor(monkeypatch):
 
 
 def test_few_columns_are_sooner_worth_steps(monkeypatch):
-    """The matrix of 400 numbers has some 20."""
+    """The matrix of 400 numbers has some 30."""
     x = np.random.default_rng(0).uniform(-3, 3, (400, 1))
     z, known = np.sin(2 * x[:, 0]), {"solver": "nusvr", "kernel": "rbf", "gamma": 1.0, "C": 10.0, "nu": 0.5}
     sooner = ml.train(x, z, **known).info
