@@ -192,3 +192,22 @@ def test_few_columns_are_sooner_worth_steps(monkeypatch):
     later = ml.train(x, z, **known).info
     assert sooner.algorithm == later.algorithm == "newton" and sooner.n_iter < later.n_iter
     assert max(sooner.bound, later.bound) <= min(sooner.objective, later.objective)
+
+
+@pytest.mark.parametrize("limit", [{"max_iter": 40}, {"max_iter": 60}])
+def test_steps_that_are_cut_off_lose_nothing(monkeypatch, limit):
+    """Those of nu begin at another epsilon, far from what the rounds before them had found."""
+    x = np.random.default_rng(0).standard_normal((120, 1))
+    z, known = np.sin(2 * x[:, 0]) + 5, {"solver": "nusvr", "kernel": "rbf", "gamma": 4.0, "C": 20.0, "nu": 0.5}
+    with pytest.warns(ml.ConvergenceWarning, match="cap on sweeps"):
+        cut = ml.train(x, z, **known, **limit)
+    monkeypatch.setattr(pairs.PairFit, "crawl", np.inf)
+    with pytest.warns(ml.ConvergenceWarning, match="cap on sweeps"):
+        rounds = ml.train(x, z, **known, max_iter=pairs.CRAWL).info
+    info, K, b = cut.info, oracles.rbf(x, x, 4.0), np.zeros(len(x))
+    assert info.algorithm == "newton" and info.n_iter == limit["max_iter"]
+    assert info.objective <= rounds.objective * (1 + 1e-6) and info.bound >= rounds.bound - 1e-6
+    b[cut.support_indices] = cut.dual_coef[:, 0]
+    residuals = np.abs(z - K @ b - cut.intercept[0])
+    loss = min(0.5 * len(z) * epsilon + np.maximum(0, residuals - epsilon).sum() for epsilon in [0.0, *residuals])
+    assert info.objective == pytest.approx(0.5 * b @ K @ b + 20 * loss, rel=1e-6)

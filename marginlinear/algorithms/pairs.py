@@ -362,28 +362,55 @@ class PairFit:
         return {**self.state(), "centre": self.offset}
 
     def told(self, solution: Solution, duals: FloatArray, coefficients: Callable[[], FloatArray]) -> Solution:
-        """A solution by other means, with values recomputed in float64: of the weights that these duals have, or, where
-        they do not certify those, of the weights with these coefficients."""
-        engine, rows, b = self.engine, self.problem.rows, np.asarray(self.engine.b)
-        b[:] = np.clip(self._variables_at(duals), engine.lower, engine.upper)
-        self._balance()
-        self._recompute(np.arange(rows.m))
-        scores, self.lowest, self.last = np.array(engine.scores), None, None
-        square = float((self._coefficients() * scores).sum())
-        objective, bound = self._values_at(square, square)
-        found = np.array(self._coefficients())
-        if objective - bound > allowance(self.run.tol, objective):
+        """A solution by other means, of these duals and the weights with these coefficients, its values recomputed in
+        float64; where time or sweeps ran out before it was any better, what the rounds had found."""
+        own = [np.array(self.engine.b), *([] if self.lowest is None else [self.lowest[1]])]
+        self.lowest = self.last = None
+        # (objective, coefficients) and (bound, variables)
+        weights: list[tuple[float, FloatArray]] = []
+        bounds: list[tuple[float, FloatArray]] = []
+
+        def short() -> bool:
+            least = min(objective for objective, _ in weights)
+            return bool(least - max(bound for bound, _ in bounds) > allowance(self.run.tol, least))
+
+        def look_at(variables: FloatArray) -> None:
+            objective, bound = self._exactly(variables)
+            weights.append((objective, np.array(self._coefficients())))
+            bounds.append((bound, np.array(self.engine.b)))
+
+        look_at(self._variables_at(duals))
+        if short():
             found = coefficients()
-            engine.scores[:] = 0.0
-            rows.add(np.arange(rows.m), found[:, np.newaxis], np.asarray(engine.scores)[:, np.newaxis])
-            objective, bound = self._values_at(float((found * np.asarray(engine.scores)).sum()), square)
-            engine.scores[:] = scores
+            weights.append((self._exactly(bounds[0][1], found)[0], found))
+        if short():
+            for variables in own:
+                look_at(variables)
+        found = min(weights, key=lambda pair: pair[0])[1]
+        objective, bound = self._exactly(max(bounds, key=lambda pair: pair[0])[1], found)
         self.budget.record(self.n_iter + solution.info.n_iter, objective, bound, objective - bound)
         info = solution.info
         ended = info.reason or (STALLED if info.status == CONVERGED else info.status)
         told = self._solution(objective, bound, ended, found)
         return told._replace(info=told.info._replace(
             algorithm=info.algorithm, n_iter=self.n_iter + info.n_iter, n_outer=info.n_outer))
+
+    def _exactly(self, variables: FloatArray, coefficients: FloatArray | None = None) -> tuple[float, float]:
+        """(objective, bound) in float64 of these variables, which the engine takes, and of their weights, or of those
+        with these coefficients."""
+        engine, rows = self.engine, self.problem.rows
+        np.asarray(engine.b)[:] = np.clip(variables, engine.lower, engine.upper)
+        self._balance()
+        self._recompute(np.arange(rows.m))
+        scores = np.array(engine.scores)
+        square = own = float((self._coefficients() * scores).sum())
+        if coefficients is not None:
+            engine.scores[:] = 0.0
+            rows.add(np.arange(rows.m), coefficients[:, np.newaxis], np.asarray(engine.scores)[:, np.newaxis])
+            own = float((coefficients * np.asarray(engine.scores)).sum())
+        values = self._values_at(own, square)
+        engine.scores[:] = scores
+        return values
 
     def _solution(self, objective: float, bound: float, stopped: str | None,
                   coefficients: FloatArray | None = None) -> Solution:
