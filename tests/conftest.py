@@ -84,6 +84,20 @@ def alarm_interrupts():
 
 
 @pytest.fixture
+def interrupts_second_round(alarm_interrupts):
+    """A callback: KeyboardInterrupt comes while the round after the first works, however fast the machine is."""
+    begun = False
+
+    def callback(check):
+        nonlocal begun
+        if not begun:
+            begun = True
+            alarm_interrupts(0.005)
+
+    return callback
+
+
+@pytest.fixture
 def rows_as_given(monkeypatch):
     """Small problems are trained on as large ones are: with the rows that were given, in their order."""
     monkeypatch.setattr("marginlinear.data.canonical.SMALL", 0)
