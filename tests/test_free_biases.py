@@ -53,7 +53,7 @@ def least(X, y, cost, ratio):
 def test_the_optimum_is_between_bound_and_objective(solver, ratio, C, bias):
     X, y, weights = problem()
     given = {"l1_ratio": ratio} if ratio else {}
-    model = ml.train(X, y, solver=solver, C=C, free_bias=True, bias=bias, sample_weight=weights, tol=1e-9, **given)
+    model = ml.train(X, y, solver=solver, C=C, free_bias=True, bias=bias, sample_weight=weights, tol=1e-10, **given)
     info, W, S = model.info, model.coef.T, model.decision_function(X)
     assert info.converged
     value = losses(S, y, C * weights) + ratio * abs(W).sum() + (1 - ratio) / 2 * (W * W).sum()

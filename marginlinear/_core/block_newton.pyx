@@ -422,7 +422,7 @@ cdef inline void perform_on(BlockNewton self, const rows_t* X, task_t* task) noe
 cdef void respond(BlockNewton self, const rows_t* X, const task_t* task) noexcept nogil:
     """Row by row: scores, p and beta, sums, and the row's part of U."""
     cdef Py_ssize_t i, l, n, count, y, r, k = self.k
-    cdef double gamma, c, nu, most, total, inner, move, rival, reference
+    cdef double gamma, c, nu, most, total, found, inner, move, rival, reference
     cdef double* s = task.scratch
     cdef double* B = s + k
     cdef double* heap = B + k
@@ -457,7 +457,14 @@ cdef void respond(BlockNewton self, const rows_t* X, const task_t* task) noexcep
                     count += 1
                 move += (dual[l] - self.centre[i, l]) * (dual[l] - self.centre[i, l])
                 self.alpha[i, l] = dual[l]
-        total = dual_sum(&self.phi, c, nu, total)
+        found = total
+        total = dual_sum(&self.phi, c, nu, found)
+        if found > 0 and found != total:
+            # By the rounding of B_l - nu, which gamma divides.
+            inner *= total / found
+            for n in range(count):
+                l = task.which[n]
+                self.alpha[i, l] = dual[l] = dual[l] * (total / found)
         self.alpha[i, y] = dual[y] = total
         inner -= smooth_cost(&self.phi, c, total)
         sums.smooth += inner - 0.5 * gamma * move

@@ -572,7 +572,7 @@ cdef double go(FeatureBlocks self, const Py_ssize_t[::1] order, double* gone) no
     """W and the scores go the part 1, 1/2, 1/4, ... of the change that lowers P enough, as far as rounding tells;
     `way` has d. Returns by how much P falls."""
     cdef Py_ssize_t i, j, at, s, l, _, k = self.k
-    cdef double promised = 0, part = 1, before, after, fall, total, l1, l2
+    cdef double promised = 0, size = 0, part = 1, before, after, linear, fall, total, l1, l2
     cdef double* w = &self.moved[0]
     for at in range(order.shape[0]):
         s = order[at]
@@ -580,9 +580,11 @@ cdef double go(FeatureBlocks self, const Py_ssize_t[::1] order, double* gone) no
         l1, l2 = l1_of(self.penalty, j), l2_of(self.penalty, j)
         for l in range(k):
             w[l] = self.W[j, l] + self.change[s, l]
-        promised -= dot(&self.slope[s, 0], &self.change[s, 0], k) + 0.5 * l2 * square(&self.change[s, 0], k) + l1 * (
-            norm_of(self.penalty.norm, w, k) - norm_of(self.penalty.norm, &self.W[j, 0], k))
-    if not promised > 0:
+        linear = dot(&self.slope[s, 0], &self.change[s, 0], k) + 0.5 * l2 * square(&self.change[s, 0], k)
+        after, before = l1 * norm_of(self.penalty.norm, w, k), l1 * norm_of(self.penalty.norm, &self.W[j, 0], k)
+        promised -= linear + (after - before)
+        size += fabs(linear) + after + before
+    if not promised > -ROUNDING * size:
         return 0
     for _ in range(HALVINGS):
         fall = total = 0
