@@ -31,15 +31,12 @@ def convex_qp(H, f, G, h, tol=1e-13):
             best, answer = off, (z, lam)
         if off <= tol * (1 + abs(f).max() + abs(h).max()) or slack.min() <= 1e-100:
             break
-        try:
-            factor = linalg.cho_factor(H + G.T @ ((lam / slack)[:, None] * G))
-        except linalg.LinAlgError:
-            break  # as near as rounding lets one come; the caller's gap says whether that is near enough
+        # Not the normal equations, which lose the digits that slack/lam range over.
+        factor = linalg.lu_factor(np.block([[H, G.T], [G, -np.diag(slack / lam)]]))
 
-        def step(r_comp, factor=factor, r_dual=r_dual, r_prim=r_prim, slack=slack, lam=lam):
-            dz = linalg.cho_solve(factor, -r_dual + G.T @ ((r_comp - lam * r_prim) / slack))
-            ds = -r_prim - G @ dz
-            return dz, ds, (-r_comp - lam * ds) / slack
+        def step(r_comp, factor=factor, r_dual=r_dual, r_prim=r_prim, lam=lam):
+            dz, dl = np.split(linalg.lu_solve(factor, np.concatenate([-r_dual, r_comp / lam - r_prim])), [len(f)])
+            return dz, -r_prim - G @ dz, dl
 
         def longest(ds, dl, slack=slack, lam=lam):
             falls = [-v[d < 0] / d[d < 0] for v, d in ((slack, ds), (lam, dl))]

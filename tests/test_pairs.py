@@ -174,7 +174,7 @@ def test_scores_that_no_certificate_asks_for_stay_as_they_are(monkeypatch, kerne
     b = np.zeros(2000)
     b[[int(np.flatnonzero((row == X).all(axis=1))[0]) for row in model.support]] = model.dual_coef[:, 0]
     margins = (2 * y - 1) * model.decision_function(X).ravel()
-    assert model.info.objective == pytest.approx(0.5 * b @ K @ b + C * np.maximum(0, 1 - margins).sum(), rel=1e-12)
+    assert model.info.objective == pytest.approx(0.5 * b @ K @ b + C * np.maximum(0, 1 - margins).sum(), rel=1e-11)
     assert max(asked) < 100 if kernel == "rbf" else set(asked) == {2000}
 
 

@@ -408,7 +408,8 @@ def test_searches():
     from sklearn.svm import LinearSVC
 
     X, y = data(3)
-    grid = selection.GridSearchCV(LinearSVC(), {"C": [0.5, 1, 2], "loss": ["hinge", "squared_hinge"]}, cv=2).fit(X, y)
+    grid = selection.GridSearchCV(LinearSVC(max_iter=10**5), {"C": [0.5, 1, 2], "loss": ["hinge", "squared_hinge"]},
+                                  cv=2).fit(X, y)
     display = SearchDisplay.from_estimator(grid)
     assert [line.get_label() for line in display.lines_] == ["loss = hinge", "loss = squared_hinge"]
     assert display.best["score"] == grid.best_score_

@@ -58,6 +58,7 @@ def paper(problem: Problem, run: Run, share: FloatArray, spread: float, **loss: 
 
     from marginlinear._core.rows import Rows
     from marginlinear.algorithms.warm_start import resume
+    from marginlinear.status import FAILED, STALLED
     from marginlinear.threads import aside
 
     signs = np.where(problem.y == 1, 1.0, -1.0)
@@ -92,8 +93,11 @@ def paper(problem: Problem, run: Run, share: FloatArray, spread: float, **loss: 
                                        time_limit=left), share, **loss).convex()
         engine.n_iter += inner.info.n_iter
         bound: float = inner.info.bound  # type: ignore[assignment]  # a dual fit has one
-        whole.descent.stopped = (budget.spent(engine.n_iter, inner.info.objective, bound)
-                                 if inner.info.converged else inner.info.reason or inner.info.status)
+        if inner.info.converged:
+            whole.descent.stopped = budget.spent(engine.n_iter, inner.info.objective, bound)
+        else:
+            # Rounding can leave K R^-1 indefinite, and the certificate in its geometry wrong.
+            whole.descent.stopped = STALLED if inner.info.status == FAILED else inner.info.reason or inner.info.status
         tol, start = tol / 4, inner.state
         solution = certified(signs * aside(np.linalg.solve, R, signs * np.asarray(inner.state["duals"])))
     return solution
