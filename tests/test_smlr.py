@@ -156,6 +156,16 @@ def test_tables_far_from_0(C):
     assert info.converged and info.n_iter < 1000
 
 
+@pytest.mark.parametrize("free", [False, True])
+def test_groups_of_features_on_different_scales_have_a_certificate(free):
+    """Newton steps by conjugate gradients alone stalled before."""
+    rng = np.random.default_rng(13)
+    X = rng.normal(size=(361, 26)) * 10.0 ** rng.uniform(-1, 1, 26)
+    y = (X @ rng.normal(size=(26, 5)) + 3 * rng.gumbel(size=(361, 5))).argmax(axis=1)
+    info = ml.train(X, y, solver="smlr", penalty="group", C=100, free_bias=free, tol=1e-8).info
+    assert info.converged and info.n_iter < 1000
+
+
 def test_groups_of_two_classes_are_l1lr():
     """||(w, -w)|| = sqrt(2) |w|, the scores' difference being 2 w: C of l1lr is sqrt(2) times as much."""
     X, y, _ = problem()

@@ -158,8 +158,10 @@ cdef class FeatureBlocks:
             return False
         features = np.asarray(self.features)[columns]
         kinks = np.where(features == self.penalty.free, 0.0, self.penalty.l1)
-        change = least(self._curvature(order), np.asarray(self.slope)[columns].reshape(-1),
-                       np.asarray(self.W)[features].reshape(-1), np.repeat(kinks, k), EXACT * violation)
+        H = self.curvature(order)
+        H[np.diag_indices_from(H)] += NU + np.repeat(np.where(features == self.penalty.free, 0.0, self.penalty.l2), k)
+        change = least(H, np.asarray(self.slope)[columns].reshape(-1), np.asarray(self.W)[features].reshape(-1),
+                       np.repeat(kinks, k), EXACT * violation)
         np.asarray(self.change)[columns] = change.reshape(-1, k)
         self.cycles += 1
         with nogil:
@@ -168,18 +170,15 @@ cdef class FeatureBlocks:
         PyErr_CheckSignals()
         return True
 
-    def _curvature(self, const Py_ssize_t[::1] order):
-        """The matrix of the model's curvature over these columns, k rows of it for each."""
+    def curvature(self, const Py_ssize_t[::1] order):
+        """The Hessian of the loss at the last `slopes`, over these columns, k rows of it for each: float64 array of
+        shape (columns k, columns k)."""
         cdef Py_ssize_t a, l, k = self.k
-        cdef double l2
         cdef double[:, ::1] H = np.zeros((order.shape[0] * k, order.shape[0] * k))
         cdef double[::1] spread = np.zeros(self.m)
         for a in range(order.shape[0]):
             with nogil:
                 add_curvature(self, order, a, &spread[0], H)
-                l2 = l2_of(self.penalty, self.features[order[a]]) + NU
-                for l in range(k):
-                    H[a * k + l, a * k + l] += l2
             PyErr_CheckSignals()
         for a in range(H.shape[0]):
             for l in range(a):

@@ -25,6 +25,7 @@ from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
 if TYPE_CHECKING:
+    from marginlinear._core.penalty import Penalty
     from marginlinear._typing import FloatArray, IntArray, IntpArray, State
     from marginlinear.problem import Problem, Run
 
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 # true.
 STEPS, CYCLES, DIRECT = 5, 8, 8
 # Where the objective falls by less than this part of it, a Newton step on what is not 0 follows a set. Products with
-# the Hessian and halvings of one, at most, and the part of the slope that it leaves.
+# the Hessian and halvings of one by conjugate gradients, at most, and the part of the slope that it leaves.
 NEAR, PRODUCTS, HALVINGS, LEFT = 1e-3, 50, 20, 0.2
-# A proximal Newton step by the curvature's matrix is in its place for so many weights at most; for no more than MATRIX
-# already where the objective falls by less than the part SLOW.
+# By the Hessian's matrix for at most MATRIX weights, already where the objective falls by less than the part SLOW; a
+# proximal one, which l1 has, for LARGE at the end.
 LARGE, MATRIX, SLOW = 3000, 500, 0.1
 # What rounding may take from the objective, a part of it.
 ROUNDING = 1e-14
@@ -104,10 +105,9 @@ class SparseClassesFit:
             if stopped:
                 break
             self.solve()
-            near = before - objective <= NEAR * objective
-            leaps = before - objective <= SLOW * objective and self.leap(LARGE if near else MATRIX)
-            if near and not leaps:
-                self.newton()
+            slow, near = (before - objective <= part * objective for part in (SLOW, NEAR))
+            if slow and not self.leap(LARGE if near else MATRIX):
+                self.newton(near)
             before = objective
             self.penalty.centre(self.W)
         status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
@@ -175,36 +175,65 @@ class SparseClassesFit:
         is one, the norm being l1 and the weights no more than `most`."""
         return self.penalty.norm == "l1" and self.engine.leap(self._columns(self.set), most)
 
-    def newton(self) -> None:
-        """A Newton step on the weights in which the penalty is smooth; those that would cross 0 end there."""
-        from scipy.sparse.linalg import LinearOperator, cg
-
+    def newton(self, near: bool) -> None:
+        """A Newton step on the weights in which the penalty is smooth; those that would cross 0 end there. Where they
+        are few it is a whole one by the Hessian's matrix or, where this does not lower P, a part of one by conjugate
+        gradients; where they are more the latter, if the end is near."""
         features = np.flatnonzero(self.penalty.smooth(self.W).any(axis=1))
-        if len(features) == 0:
+        penalty, w = self.penalty.among(features), self.W[features]
+        free = np.flatnonzero(penalty.smooth(w))
+        few = w.size <= MATRIX
+        if len(free) == 0 or not (few or near):
             return
-        engine, penalty, w = self.engine, self.penalty.among(features), self.W[features]
-        free, columns = np.flatnonzero(penalty.smooth(w)), self._columns(features)
-        slope = engine.slopes(columns)
+        columns = self._columns(features)
+        slope = self.engine.slopes(columns)
         penalty.add_slope(w, slope)
-        direction, image = np.zeros(w.shape), np.empty(w.shape)
-
-        def product(v: FloatArray) -> FloatArray:
-            direction.reshape(-1)[free] = v
-            engine.product(columns, direction, image)
-            penalty.add_bend(w, direction, image)
-            return image.reshape(-1)[free]
 
         def value() -> float:
             return float(self.loss.value(self.W.reshape(-1))) + self.penalty.value(self.W)
 
-        H = LinearOperator((len(free), len(free)), matvec=product, dtype=float)
-        direction.reshape(-1)[free] = cg(H, -slope.reshape(-1)[free], rtol=LEFT, maxiter=PRODUCTS)[0]
-        before, part = value(), 1.0
-        for _ in range(HALVINGS):
-            new = w + part * direction
-            penalty.stop_at_zero(w, new)
-            self.W[features] = new
-            if value() <= before + ROUNDING * abs(before):
-                return
-            part /= 2
+        before = value()
+        for way, halvings in ((self.solved, 1), (self.iterated, HALVINGS))[not few:]:
+            direction, part = np.zeros(w.shape), 1.0
+            direction.reshape(-1)[free] = way(penalty, w, columns, free, -slope.reshape(-1)[free])
+            for _ in range(halvings):
+                new = w + part * direction
+                penalty.stop_at_zero(w, new)
+                self.W[features] = new
+                if value() <= before + ROUNDING * abs(before):
+                    return
+                part /= 2
         self.W[features] = w
+
+    def solved(self, penalty: Penalty, w: FloatArray, columns: IntpArray, free: IntpArray,
+               right: FloatArray) -> FloatArray:
+        """H^-1 right, H the Hessian of P in the weights `free` of these columns', which are w."""
+        from marginlinear._core.proximal import solve
+
+        n, k = w.shape
+        H, each = self.engine.curvature(columns), np.arange(n)
+        blocks = H.reshape(n, k, n, k)
+        # The penalty's Hessian is a block for each feature.
+        for l in range(k):
+            unit, bend = np.zeros(w.shape), np.zeros(w.shape)
+            unit[:, l] = 1
+            penalty.add_bend(w, unit, bend)
+            blocks[each, :, each, l] += bend
+        return solve(H[np.ix_(free, free)], right, self.run.threads)
+
+    def iterated(self, penalty: Penalty, w: FloatArray, columns: IntpArray, free: IntpArray,
+                 right: FloatArray) -> FloatArray:
+        """As `solved`, by conjugate gradients."""
+        from scipy.sparse.linalg import LinearOperator, cg
+
+        direction, image = np.zeros(w.shape), np.empty(w.shape)
+
+        def product(v: FloatArray) -> FloatArray:
+            direction.reshape(-1)[free] = v
+            self.engine.product(columns, direction, image)
+            penalty.add_bend(w, direction, image)
+            return image.reshape(-1)[free]
+
+        H = LinearOperator((len(free), len(free)), matvec=product, dtype=float)
+        found: FloatArray = cg(H, right, rtol=LEFT, maxiter=PRODUCTS)[0]
+        return found
