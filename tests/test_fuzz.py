@@ -85,7 +85,7 @@ def test_the_same_seed_makes_the_same_inputs(fake, capsys):
     assert fake("", seed=3)[1] == first != fake("", seed=4)[1]
 
 
-@pytest.mark.parametrize("name", ["reader", "models", "ranges", "logs", "arrays", "stores", "commands"])
+@pytest.mark.parametrize("name", ["reader", "models", "ranges", "logs", "arrays", "stores", "commands", "fits"])
 def test_seeds_and_corpus_pass(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -146,3 +146,16 @@ def test_a_step_within_the_errors_stays():
     assert search.after(1.0, 0.5, 0.1) == 0.75
     assert 0.75 > search.after(0.75, 0.2, 0.01) > 0.5
     assert 0.5 < search.after(0.5, -0.1, 0.01) < 0.75
+
+
+def test_a_kink_beside_the_root_is_not_crept_up_to():
+    """One row amid the others: from one side lines came hardly nearer, the value on the other being large."""
+    X = np.random.default_rng(29).normal(size=(400, 1)) + 2
+    assert ml.train(X, np.arange(400) == 2, solver="msv", C=1000, bias=10).info.converged
+
+
+def test_an_end_whose_error_was_thought_too_small_is_dropped():
+    search = Secant(1.0, 2.0)
+    assert search.after(1.0, -0.5, 0.1) == 1.5
+    # With a slope of at most 2 the value at 1 is at least 0: the root is at 1, or before.
+    assert search.after(1.1, 0.2, 0.1) == pytest.approx(1.0)

@@ -11,6 +11,8 @@ WARY = 4.0
 STRIDE = 8.0
 # A slope tells the side where its line leaves the function's error within this part of the bracket.
 CLEAR = 0.1
+# Where a line leaves more than this part of the bracket, and of the value, the bracket is halved.
+NARROWER = 0.5
 
 
 class Secant:
@@ -18,28 +20,42 @@ class Secant:
 
     last: tuple[float, float, float] | None
 
-    def __init__(self, slope: float) -> None:
-        """`slope` is that of the function, roughly."""
-        self.slope, self.low, self.high = slope, -math.inf, math.inf
-        self.last = None
+    def __init__(self, slope: float, steepest: float = math.inf) -> None:
+        """`slope` is that of the function, roughly; nowhere is it more than `steepest`."""
+        self.slope, self.steepest, self.last, self.slow = slope, steepest, None, 0
+        # (x, value) on either side.
+        self.low, self.high = (-math.inf, 0.0), (math.inf, 0.0)
 
     def after(self, x: float, value: float, error: float) -> float:
-        """The next place, when the function was found to have this value at x."""
+        """The next place, when the function was found to have this value at x; x itself where the error is too large
+        to go by it."""
+        width = self.high[0] - self.low[0]
         if value < -error:
-            self.low = max(self.low, x)
+            self.low = max(self.low, (x, value))
         elif value > error:
-            self.high = min(self.high, x)
+            self.high = min(self.high, (x, value))
         else:
             return x
+        # No such function has both values: the one that was there had a larger error than was thought.
+        if self.high[1] - self.low[1] > self.steepest * (self.high[0] - self.low[0]):
+            if value > 0:
+                self.low = -math.inf, 0.0
+            else:
+                self.high = math.inf, 0.0
+        slow = 0
         if self.last is not None and x != self.last[0]:
             x0, value0, error0 = self.last
             found, trusted = (value - value0) / (x - x0), abs(value - value0) > error + error0
             self.slope = found if trusted and found > 0 else min(max(found, self.slope / WARY), self.slope * WARY)
-        self.last = x, value, error
-        new = x - value / self.slope if self.slope > 0 else x
-        if self.low < new < self.high:
+            self.slope = min(self.slope, self.steepest)
+            # At a kink lines come from one side only, and hardly nearer.
+            if self.high[0] - self.low[0] > NARROWER * width and abs(value) > NARROWER * abs(value0):
+                slow = self.slow + 1
+        self.last, self.slow = (x, value, error), slow
+        low, high, new = self.low[0], self.high[0], x - value / self.slope if self.slope > 0 else x
+        if low < new < high and not (slow > 1 and math.isfinite(width)):
             return float(new)
-        return (self.low + self.high) / 2 if self.low < self.high and math.isfinite(self.low + self.high) else x
+        return (low + high) / 2 if low < high and math.isfinite(low + high) else x
 
 
 class Tangent(NamedTuple):

@@ -133,7 +133,7 @@ class SemiVarianceFit:
             if stopped or certificate <= allowance(tol, best.objective):
                 break
             if search is None:
-                search = Secant(self._slope())
+                search = Secant(self._slope(), self.size * self.square)
             lacking: float = inner.info.certificate  # type: ignore[assignment]  # a dual fit has one
             # Two w whose P differ by no more have means of the margins that differ by less.
             error = math.sqrt(2 * search.slope / self.size * max(0.0, lacking))

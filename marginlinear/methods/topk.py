@@ -24,7 +24,8 @@ def dual(problem: Problem, params: Parameters) -> tuple[FloatArray, dict[str, An
     K = min(5, problem.n_classes - 1) if params["K"] is None else params["K"]
     if problem.n_classes < K:
         raise P.refusal("K", K, f"1 to the number of classes, {problem.n_classes}", ValueError)
-    return problem.costs(params["C"]), {"loss": "top", "top": K}
+    # The largest alone is the hinge's, whose engine has more ways.
+    return problem.costs(params["C"]), {"loss": "hinge"} if K == 1 else {"loss": "top", "top": K}
 
 
 METHOD = Method(

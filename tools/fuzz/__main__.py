@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.fuzz import build, text, worker
 
-TARGETS = ("reader", "models", "ranges", "logs", "arrays", "stores", "commands", "writes", "threads")
+TARGETS = ("reader", "models", "ranges", "logs", "arrays", "stores", "commands", "writes", "threads", "fits")
 FINDINGS = build.BUILDS / "findings"
 PATIENCE = 20, 180  # seconds of its own time, and by the clock, that one input may take
 # Where fsync costs nothing.
