@@ -40,7 +40,7 @@ def test_certified_against_a_qp(seed):
 def test_one_of_them_is_crammer_and_singers():
     X, y = ml.load_libsvm(DATA / "vehicle")
     one, cs = ml.train(X, y, solver="topk", C=0.5, K=1, tol=1e-7), ml.train(X, y, solver="cs", C=0.5, tol=1e-7)
-    assert one.info.objective == pytest.approx(cs.info.objective, rel=2e-7)
+    assert (one.weights == cs.weights).all() and one.info.algorithm == cs.info.algorithm == "newton"
     # The default is one less than there are classes, of no more than five of them.
     three = ml.train(X, y, solver="topk", C=0.5, tol=1e-7)
     assert (three.weights == ml.train(X, y, solver="topk", C=0.5, tol=1e-7, K=3).weights).all()
