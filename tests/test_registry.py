@@ -295,10 +295,10 @@ def test_weight_zero_is_a_row_less(method, kind):
     weights = np.ones(len(y))
     weights[::4] = 0
     X[::4] = 77  # would change everything
-    less = ml.train(X[weights > 0], y[weights > 0], solver=method.name)
+    # Sparse rows are summed in another order than dense ones.
+    less = ml.train(kind(X[weights > 0]), y[weights > 0], solver=method.name)
     zero = ml.train(kind(X), y, solver=method.name, sample_weight=weights)
-    # Sparse rows are summed in another order.
-    if amplifies(method) or kind in (sparse.csr_array, sparse.csc_array):
+    if amplifies(method):
         assert_equivalent(less, zero, 1e-9)
         return
     assert zero.info.objective == pytest.approx(less.info.objective, rel=1e-12)

@@ -166,6 +166,15 @@ def test_groups_of_features_on_different_scales_have_a_certificate(free):
     assert info.converged and info.n_iter < 1000
 
 
+@pytest.mark.parametrize("most", range(1, 12))
+def test_the_cap_counts_proximal_steps(most):
+    """One followed a set whose cycles had met the cap."""
+    X, y = np.random.default_rng(0).normal(size=(120, 6)), np.arange(120) * 7 % 11 % 4
+    with pytest.warns(ml.ConvergenceWarning, match="cap on sweeps"):
+        info = ml.train(X, y, solver="smlr", C=100, tol=1e-12, max_iter=most).info
+    assert info.n_iter <= most and info.bound <= info.objective
+
+
 def test_groups_of_two_classes_are_l1lr():
     """||(w, -w)|| = sqrt(2) |w|, the scores' difference being 2 w: C of l1lr is sqrt(2) times as much."""
     X, y, _ = problem()

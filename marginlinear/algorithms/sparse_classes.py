@@ -106,7 +106,7 @@ class SparseClassesFit:
                 break
             self.solve()
             slow, near = (before - objective <= part * objective for part in (SLOW, NEAR))
-            if slow and not self.leap(LARGE if near else MATRIX):
+            if slow and not self.budget.exhausted(self.engine.cycles) and not self.leap(LARGE if near else MATRIX):
                 self.newton(near)
             before = objective
             self.penalty.centre(self.W)
