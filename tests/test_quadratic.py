@@ -23,7 +23,7 @@ def test_least(n, rank):
     """Also of matrices that are nearly singular. SciPy has u = a - b with a, b >= 0."""
     for seed in range(5):
         H, slope, w, kinks = model(n, rank, seed)
-        v = least(H, slope, w, kinks, 1e-9)
+        v, _ = least(H, slope, w, kinks, 1e-9)
         residual, new = slope + H @ v, w + v
         off = np.where(new == 0, np.maximum(0, abs(residual) - kinks), abs(residual + kinks * np.sign(new)))
         assert off.sum() <= 1e-8

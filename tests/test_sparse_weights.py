@@ -1,5 +1,6 @@
 """l1l2svc and l1lr against SciPy, LIBLINEAR, and their certificates in NumPy."""
 
+import math
 import shutil
 import subprocess
 from pathlib import Path
@@ -286,3 +287,60 @@ def test_rows_longer_than_a_block(solver):
     assert held[600]
     assert np.allclose(U[held], np.sign(W[held]), atol=1e-3)
     assert abs(U).max() <= 1 + 1e-3
+
+
+@pytest.mark.parametrize("solver", METHODS)
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("ratio", [1.0, 0.6, 0.05])
+def test_proximal_points(solver, free, ratio, monkeypatch):
+    """From the first step on, they come to the optimum."""
+    from marginlinear.algorithms import working_sets
+
+    points = []
+    for seed in range(20, 24):
+        X, y, cost = problem(seed)
+        rows, models = sparse.csr_array(X) if seed % 2 else X, []
+        for ahead in (math.inf, 0):
+            monkeypatch.setattr(working_sets, "AHEAD", ahead)
+            models.append(ml.train(rows, y, solver=solver, sample_weight=cost, l1_ratio=ratio, tol=1e-9, free_bias=free,
+                                   bias=1 if free else -1))
+        other, model = (model.info for model in models)
+        assert other.converged
+        assert model.converged
+        assert model.objective == pytest.approx(other.objective, rel=2e-9)
+        assert max(model.bound, other.bound) <= min(model.objective, other.objective) * (1 + 1e-11)
+        assert other.algorithm == "cd"
+        points.append(model.algorithm == "newton")
+    assert sum(points) >= 2
+
+
+def test_as_many_weights_as_rows_at_work():
+    """Steps over features alone take tens of thousands of cycles; proximal points begin by themselves."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((80, 500))
+    y = np.where(X[:, :40].sum(axis=1) > 0, 1, -1)
+    model = ml.train(X, y, solver="l1l2svc", C=300.0, tol=1e-8, max_iter=5000)
+    w = model.coef[0]
+    U = (y[:, np.newaxis] * X).T @ (600 * np.maximum(0, 1 - y * (X @ w)))
+    assert model.info.converged
+    assert model.info.algorithm == "newton"
+    assert np.allclose(U[w != 0], np.sign(w[w != 0]), atol=1e-2)
+    assert abs(U).max() <= 1 + 1e-2
+
+
+@pytest.mark.parametrize("density", [0.1, 0.9])
+def test_curvature_of_columns(density):
+    from marginlinear._core.feature_cd import FeatureCD
+    from marginlinear._core.margin_cd import table_of
+    from marginlinear.data.arrays import as_rows
+
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((700, 30)) * (rng.random((700, 30)) < density)
+    h = rng.random(700) * (rng.random(700) < 0.7)
+    engine = FeatureCD(as_rows(sparse.csr_array(X), 0.5), np.ones(700, dtype=np.int32), np.ones(700),
+                       table_of((1,), ((2, -2, 1), (0, 0, 0))), 1.0, 0.25, 1, 30)
+    columns = engine.gather(np.array([30, 4, 7, 29, 0])).astype(np.intp)
+    engine.bend_rows(h)
+    Z = np.column_stack((X, np.full(700, 0.5)))[:, [30, 4, 7, 29, 0]]
+    expected = Z.T @ (h[:, np.newaxis] * Z) + np.diag([0, 0.25, 0.25, 0.25, 0.25])
+    assert np.allclose(engine.curvature(columns), expected, rtol=1e-12, atol=1e-9)

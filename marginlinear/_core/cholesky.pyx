@@ -10,6 +10,8 @@ import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
+from libc.stdint cimport int32_t
+from libc.string cimport memset
 
 from marginlinear._core.rows cimport SLICE
 from marginlinear.threads import run_chunks
@@ -64,6 +66,15 @@ cdef class NormalMatrix:
         cdef Py_ssize_t j
         for j in range(self.d):
             self.z[j // PANEL, at, j % PANEL] = row[j]
+
+    cdef void fill(self, Py_ssize_t at, const int32_t* columns, const double* values, Py_ssize_t n,
+                   double share) noexcept nogil:
+        """Row `at` of the part, of n values of these columns times a share."""
+        cdef Py_ssize_t j
+        for j in range(self.z.shape[0]):
+            memset(&self.z[j, at, 0], 0, PANEL * sizeof(double))
+        for j in range(n):
+            self.z[columns[j] // PANEL, at, columns[j] % PANEL] = share * values[j]
 
     cdef add(self, Py_ssize_t n):
         """Add the Z'Z of the first n rows of the part."""

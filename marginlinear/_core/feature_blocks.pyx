@@ -160,8 +160,8 @@ cdef class FeatureBlocks:
         kinks = np.where(features == self.penalty.free, 0.0, self.penalty.l1)
         H = self.curvature(order)
         H[np.diag_indices_from(H)] += NU + np.repeat(np.where(features == self.penalty.free, 0.0, self.penalty.l2), k)
-        change = least(H, np.asarray(self.slope)[columns].reshape(-1), np.asarray(self.W)[features].reshape(-1),
-                       np.repeat(kinks, k), EXACT * violation)
+        change, _ = least(H, np.asarray(self.slope)[columns].reshape(-1), np.asarray(self.W)[features].reshape(-1),
+                          np.repeat(kinks, k), EXACT * violation)
         np.asarray(self.change)[columns] = change.reshape(-1, k)
         self.cycles += 1
         with nogil:

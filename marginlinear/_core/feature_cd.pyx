@@ -25,9 +25,10 @@ and features with |U*_j| < l1 have no weight at the optimum (Ndiaye, Fercoq, Gra
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, fabs, fmax
+from libc.math cimport INFINITY, fabs, fmax, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from marginlinear._core.cholesky cimport NormalMatrix
 from marginlinear._core.columns cimport Columns
 from marginlinear._core.margin_loss cimport dual_at, dual_term, loss_t, response
 from marginlinear._core.penalty cimport (
@@ -54,7 +55,8 @@ from marginlinear._core.rows cimport (
 )
 from marginlinear._core.shrinking cimport shuffle
 
-from marginlinear._core.quadratic import MEMORY, extrapolated, least, on_signs
+from marginlinear._core.quadratic import MEMORY, extrapolated, least
+from marginlinear._core.scores import add_rows, scores_of
 
 cdef extern from "soft.h" nogil:
     void soft "ml_soft"(const double* g, const double* c, Py_ssize_t n, double* own, double* curvature, double* loss)
@@ -69,22 +71,23 @@ cdef double ROUNDING = 1e-14
 cdef double ROUNDED = 1e-15
 # Columns of which the curvature's matrix is made, and the part of the violations that is left then.
 MATRIX, EXACT = 500, 0.03
-# Where cycles over the columns do not end, it is made of so many with a weight at most, and solved with it for weights
-# that keep their signs.
-LARGE = 2000
+# It is made of 8 x 8 tiles where no less than this part of the columns' table is stored.
+cdef double TABLE = 0.3
 cdef enum:
     HALVINGS = 40
     BLOCK = 256    # rows whose losses are taken at once
 cdef enum Work:
     SURVEY    # margins, forces, loss and U of the rows start to stop
     MULTIPLY  # `matrix`: the curvature over the columns with spot[s] >= 0
-    SQUARE    # squares[j] = sum_i c_i x_ij^2
+    GATHER    # over these the rows start to stop times the roots of their curvatures, packed by `gram`
+    SQUARE    # square[j] = sum_i c_i x_ij^2
 
 
 cdef struct task_t:
     Work what
     Py_ssize_t start
     Py_ssize_t stop
+    Py_ssize_t packed    # rows, those without curvature being left out
     double loss
 
 
@@ -120,11 +123,14 @@ cdef class FeatureCD:
         At the weights of the last survey.
     cycles : int
         Passes over sets of columns so far.
+    work : float
+        Multiplications of them so far.
     """
 
     cdef readonly Rows rows
     cdef readonly double[::1] W, U
     cdef readonly Py_ssize_t cycles
+    cdef readonly double work
     cdef Columns columns
     cdef penalty_t penalty
     cdef const double[::1] table
@@ -146,7 +152,8 @@ cdef class FeatureCD:
     cdef int32_t[::1] spot, found
     cdef double[::1] found_values
     cdef double[:, ::1] matrix
-    cdef double[::1] squares
+    cdef NormalMatrix gram
+    cdef double[::1] square
 
     def __init__(self, Rows rows, y, cost, table, double l1, double l2, seed,
                  Py_ssize_t free=-1):
@@ -159,7 +166,7 @@ cdef class FeatureCD:
         self.force, self.pull, self.curve, self.loss, self.tried = np.empty((5, m))
         self.image = np.empty((m, 2))
         self.turn_to(np.zeros(d), y, np.empty(m))
-        self.slope = self.bend = self.change = self.squares = np.empty(0)
+        self.slope = self.bend = self.change = self.square = np.empty(0)
         self.gather(())
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + 2.0 * rows.nnz)))
 
@@ -193,6 +200,40 @@ cdef class FeatureCD:
         with nogil:
             for i in range(self.rows.m):
                 total -= self.sign[i] * dual_at(self.phi, self.cost[i], self.margin[i] + self.sign[i] * shift)
+        return total
+
+    @property
+    def corner(self):
+        """The margin from which on a loss with pieces is 0."""
+        return INFINITY if self.phi.soft else self.phi.pieces.knot[1]
+
+    def respond_to(self, const double[::1] margin):
+        """Of the rows at these margins: -c_i phi'(g_i), c_i phi''(g_i) and c_i phi(g_i)."""
+        forces, curvatures, losses = np.empty((3, self.rows.m))
+        cdef double[::1] force = forces, curve = curvatures, loss = losses
+        with nogil:
+            responses(self, 0, self.rows.m, &margin[0], &force[0], &curve[0], &loss[0])
+        return forces, curvatures, losses
+
+    def margins_of(self, w):
+        """y_i w.x_i of weights: float64 array of shape (m,)"""
+        found = np.empty((self.rows.m, 1))
+        scores_of(self.rows, w.reshape(-1, 1), found, 0, self.rows.m)
+        return np.asarray(self.sign) * found[:, 0]
+
+    def sum_of(self, force):
+        """sum_i a_i y_i x_i of such a_i: float64 array of shape (d,)"""
+        found = np.zeros(self.rows.d)
+        add_rows(self.rows, np.asarray(self.sign) * force, found, 0, self.rows.m)
+        return found
+
+    def dual_of(self, const double[::1] force):
+        """- sum_i c_i phi*(-a_i/c_i) at these a_i."""
+        cdef Py_ssize_t i
+        cdef double total = 0
+        with nogil:
+            for i in range(self.rows.m):
+                total += dual_term(self.phi, self.cost[i], force[i])
         return total
 
     cdef double _pass(self, Work what) except? -1:
@@ -237,11 +278,15 @@ cdef class FeatureCD:
 
     def radii(self, double gap):
         """How far U, of duals that lack this gap, may be from that of the best ones: float64 array of shape (d,)"""
-        if self.squares.shape[0] == 0:
-            self.squares = np.zeros(self.rows.d)
-            self._pass(SQUARE)
         bend = 0.25 if self.phi.soft else max(self.phi.pieces.quad[i] for i in range(3))
-        return np.sqrt(2 * gap * bend * np.asarray(self.squares))
+        return np.sqrt(2 * gap * bend * self.squares())
+
+    def squares(self):
+        """sum_i c_i x_ij^2: float64 array of shape (d,)"""
+        if self.square.shape[0] == 0:
+            self.square = np.zeros(self.rows.d)
+            self._pass(SQUARE)
+        return np.asarray(self.square)
 
     def count_support(self):
         """Rows with a force."""
@@ -256,9 +301,9 @@ cdef class FeatureCD:
             self.slope, self.bend, self.change = np.empty((3, columns.n))
         return places
 
-    def step(self, Py_ssize_t[::1] order, double part, Py_ssize_t most, bint polish):
+    def step(self, Py_ssize_t[::1] order, double part, Py_ssize_t most):
         """A proximal Newton step on these columns, by cycles until violations of optimality add up to this part of what
-        they are at the start; `polish`: exactly, where there are more.
+        they are at the start, or `most` of them.
 
         Returns
         -------
@@ -278,7 +323,7 @@ cdef class FeatureCD:
         if order.shape[0] <= MATRIX:
             self._solve_by_matrix(order, EXACT * violation)
         else:
-            self._solve_by_columns(order, part * violation, most, polish)
+            self._solve_by_columns(order, part * violation, most)
         with nogil:
             fall = go(self, order, &part_gone)
         if fall > 0:
@@ -286,7 +331,7 @@ cdef class FeatureCD:
         PyErr_CheckSignals()
         return violation, fall, part_gone
 
-    def _solve_by_columns(self, Py_ssize_t[::1] order, double enough, Py_ssize_t most, bint polish):
+    def _solve_by_columns(self, Py_ssize_t[::1] order, double enough, Py_ssize_t most):
         """Cycles over the columns; `image` goes with the change."""
         cdef cycle_t state
         state.n, state.last, state.enough = order.shape[0], INFINITY, enough
@@ -310,27 +355,6 @@ cdef class FeatureCD:
             if len(trail) > MEMORY:
                 change[columns], way[:] = extrapolated(trail, model_at)
                 trail = [(change[columns], way.copy())]
-        if polish:
-            self._polish(order)
-
-    def _polish(self, Py_ssize_t[::1] order):
-        """The change where the model is least as long as signs stay, what is at 0 being held there."""
-        cdef Py_ssize_t at
-        columns, change = np.array(order), np.asarray(self.change)
-        columns = columns[np.asarray(self.W)[np.asarray(self.features)[columns]] + change[columns] != 0]
-        if not 0 < len(columns) <= LARGE:
-            return
-        cdef Py_ssize_t[::1] free = columns
-        slope, H = np.empty(len(columns)), self._curvature(columns)
-        cdef double[::1] sloped = slope
-        for at in range(free.shape[0]):
-            sloped[at] = (self.slope[free[at]] + (self.penalty.l2 + NU) * self.change[free[at]]
-                          + curved_dot(self, free[at]))
-        # Of what is held, the change has its part in the slope.
-        slope -= H @ change[columns]
-        w = np.asarray(self.W)[np.asarray(self.features)[columns]]
-        change[columns] = on_signs(H, slope, w, self._kinks(columns), change[columns])[0]
-        self._trace_way(order)
 
     def _trace_way(self, Py_ssize_t[::1] columns):
         """`image` of the change of these columns, which is all of it."""
@@ -345,9 +369,10 @@ cdef class FeatureCD:
         """Of the matrix of the model's curvature."""
         columns = np.array(order)
         w = np.asarray(self.W)[np.asarray(self.features)[columns]]
-        np.asarray(self.change)[columns] = least(
-            self._curvature(columns), np.asarray(self.slope)[columns], w, self._kinks(columns), enough)
+        np.asarray(self.change)[columns], turns = least(
+            self.curvature(order), np.asarray(self.slope)[columns], w, self._kinks(columns), enough)
         self.cycles += 1
+        self.work += turns * len(columns) ** 2
         self._trace_way(order)
 
     def _penalty_of(self, columns):
@@ -359,22 +384,48 @@ cdef class FeatureCD:
         """l1 of each of these columns."""
         return np.where(np.asarray(self.features)[columns] == self.penalty.free, 0.0, self.penalty.l1)
 
-    def _curvature(self, order):
-        """The matrix of the model's curvature over these columns."""
-        cdef Py_ssize_t a, b, n = len(order)
-        cdef double[:, ::1] H = np.zeros((n, n))
+    def bend_rows(self, const double[::1] curvature):
+        """c_i phi'' in place of those at W."""
+        self.curve[:] = curvature
+        self.current = False
+
+    def curvature(self, const Py_ssize_t[::1] order):
+        """sum_i c_i phi'' x_i x_i' over these columns, and l2 and a little more on its diagonal: float64 array of shape
+        (n, n)."""
+        cdef Py_ssize_t a, b, n = order.shape[0]
+        cdef double[:, ::1] H
         spots = np.full(self.columns.n, -1, dtype=np.int32)
         spots[order] = np.arange(n)
-        self.spot, self.matrix = spots, H
+        self.spot = spots
         self.found, self.found_values = np.empty(n, dtype=np.int32), np.empty(n)
-        self._pass(MULTIPLY)
-        with nogil:
-            for a in range(n):
-                for b in range(a):
-                    H[a, b] += H[b, a]
-                    H[b, a] = H[a, b]
-                H[a, a] += self.penalty.l2 + NU
+        if np.diff(self.begins)[np.asarray(order)].sum() < TABLE * n * self.rows.m:
+            H = self.matrix = np.zeros((n, n))
+            self._pass(MULTIPLY)
+            with nogil:
+                for a in range(n):
+                    for b in range(a):
+                        H[a, b] += H[b, a]
+                        H[b, a] = H[a, b]
+        else:
+            H = self._product_of_tables(n)
+        for a in range(n):
+            H[a, a] += l2_of(&self.penalty, self.features[order[a]]) + NU
         return np.asarray(H)
+
+    cdef double[:, ::1] _product_of_tables(self, Py_ssize_t n):
+        cdef task_t task
+        cdef NormalMatrix gram = NormalMatrix(n, self.rows.m, 1)
+        self.gram, task.what, task.stop = gram, GATHER, 0
+        self.rows.require()
+        gram.clear()
+        while task.stop < self.rows.m:
+            task.start, task.packed = task.stop, 0
+            task.stop = min(self.rows.m, task.start + gram.room)
+            with nogil:
+                perform(self, self.rows, &task)
+            gram.add(task.packed)
+        self.gram = None
+        return gram.result()
 
 
 ctypedef fused engine_t:
@@ -388,6 +439,8 @@ cdef inline void perform_on(FeatureCD self, const data_t* X, task_t* task) noexc
         survey_rows(self, X, task)
     elif task.what == MULTIPLY:
         multiply_rows(self, X, task)
+    elif task.what == GATHER:
+        gather_rows(self, X, task)
     else:
         add_squares(self, X, task)
 
@@ -411,13 +464,20 @@ cdef inline void respond(FeatureCD self, Py_ssize_t start, Py_ssize_t stop, cons
                          double* loss) noexcept nogil:
     """`pull`, `curve` and losses of rows start to stop, at these margins."""
     cdef Py_ssize_t i
-    if self.phi.soft:
-        soft(margin, &self.cost[start], stop - start, &self.pull[start], &self.curve[start], loss)
-    else:
-        for i in range(start, stop):
-            self.pull[i] = response(self.phi, self.cost[i], margin[i - start], &self.curve[i], &loss[i - start])
+    responses(self, start, stop - start, margin, &self.pull[start], &self.curve[start], loss)
     for i in range(start, stop):
         self.pull[i] *= self.sign[i]
+
+
+cdef inline void responses(FeatureCD self, Py_ssize_t start, Py_ssize_t n, const double* margin, double* own,
+                           double* curve, double* loss) noexcept nogil:
+    """-c_i phi', c_i phi'' and c_i phi of n rows from `start` on, at these margins."""
+    cdef Py_ssize_t i
+    if self.phi.soft:
+        soft(margin, &self.cost[start], n, own, curve, loss)
+    else:
+        for i in range(n):
+            own[i] = response(self.phi, self.cost[start + i], margin[i], &curve[i], &loss[i])
 
 
 cdef inline Py_ssize_t find(FeatureCD self, Py_ssize_t j, double x, Py_ssize_t count) noexcept nogil:
@@ -435,14 +495,22 @@ cdef void add_squares(FeatureCD self, const data_t* X, task_t* task) noexcept no
     for i in range(task.start, task.stop):
         for p in range(row_begin(X, i), row_end(X, i)):
             x = value(X, i, p)
-            self.squares[feature(X, i, p)] += self.cost[i] * x * x
+            self.square[feature(X, i, p)] += self.cost[i] * x * x
         if X.bias > 0:
-            self.squares[X.n] += self.cost[i] * X.bias * X.bias
+            self.square[X.n] += self.cost[i] * X.bias * X.bias
+
+
+cdef inline Py_ssize_t find_row(FeatureCD self, const data_t* X, Py_ssize_t i) noexcept nogil:
+    """Note the values of row i."""
+    cdef Py_ssize_t p, n = 0
+    for p in range(row_begin(X, i), row_end(X, i)):
+        n = find(self, feature(X, i, p), value(X, i, p), n)
+    return find(self, X.n, X.bias, n) if X.bias > 0 else n
 
 
 cdef void multiply_rows(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
     """Of the matrix's entries at (s, t) and (t, s) one gets what belongs to both."""
-    cdef Py_ssize_t i, p, a, b, n
+    cdef Py_ssize_t i, a, b, n
     cdef double x
     cdef double* row
     cdef const int32_t* found = &self.found[0]
@@ -450,15 +518,21 @@ cdef void multiply_rows(FeatureCD self, const data_t* X, task_t* task) noexcept 
     for i in range(task.start, task.stop):
         if self.curve[i] == 0:
             continue
-        n = 0
-        for p in range(row_begin(X, i), row_end(X, i)):
-            n = find(self, feature(X, i, p), value(X, i, p), n)
-        if X.bias > 0:
-            n = find(self, X.n, X.bias, n)
+        n = find_row(self, X, i)
         for a in range(n):
             row, x = &self.matrix[found[a], 0], self.curve[i] * values[a]
             for b in range(a + 1):
                 row[found[b]] += x * values[b]
+
+
+cdef void gather_rows(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t i, n
+    for i in range(task.start, task.stop):
+        if self.curve[i] == 0:
+            continue
+        n = find_row(self, X, i)
+        self.gram.fill(task.packed, &self.found[0], &self.found_values[0], n, sqrt(self.curve[i]))
+        task.packed += 1
 
 
 cdef inline double curved_dot(FeatureCD self, Py_ssize_t s) noexcept nogil:
@@ -553,6 +627,7 @@ cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept 
             order[state.n] = kept
             continue
         at += 1
+        self.work += self.begins[s + 1] - self.begins[s]
         d = violation_of(l1, w, G)
         total += d
         worst = fmax(worst, d)

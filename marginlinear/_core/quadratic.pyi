@@ -6,7 +6,9 @@ MEMORY: int
 TURNS: int
 CROSSINGS: int
 
-def least(H: FloatArray, slope: FloatArray, w: FloatArray, kinks: FloatArray, enough: float) -> FloatArray: ...
+def least(
+    H: FloatArray, slope: FloatArray, w: FloatArray, kinks: FloatArray, enough: float
+) -> tuple[FloatArray, int]: ...
 def on_signs(
     H: FloatArray, slope: FloatArray, w: FloatArray, kinks: FloatArray, change: FloatArray
 ) -> tuple[FloatArray, FloatArray]: ...

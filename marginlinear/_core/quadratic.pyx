@@ -31,6 +31,8 @@ def least(H, slope, w, kinks, double enough):
     Returns
     -------
     float64 array of shape (n,)
+    int
+        The cycles over the weights.
     """
     cdef Py_ssize_t turn
     change, residual = np.zeros(len(w)), slope.copy()
@@ -55,7 +57,7 @@ def least(H, slope, w, kinks, double enough):
             change[:], residual[:] = best
             trail = [(change.copy(), residual.copy())]
             PyErr_CheckSignals()
-    return change
+    return change, turn + 1
 
 
 def on_signs(H, slope, w, kinks, change):

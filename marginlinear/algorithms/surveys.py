@@ -123,7 +123,7 @@ class MarginForces:
         columns = engine.gather(np.arange(rows.d)).astype(np.intp)
         budget, enough = Budget(run.max_iter, run.time_limit, cancel=run.cancel), math.inf
         for at in range(STEPS):
-            violation, fall, _ = engine.step(columns, MODEL, CYCLES, False)
+            violation, fall, _ = engine.step(columns, MODEL, CYCLES)
             enough = PART * violation if at == 0 else enough
             if violation <= enough or fall == 0 or budget.exhausted(engine.cycles):
                 break

@@ -15,14 +15,15 @@ import numpy as np
 
 from marginlinear.algorithms.free_bias import ROUNDING, bracket
 from marginlinear.algorithms.newton import ROUGH, ROUGH_STEPS, levels_of, part_of_rows
+from marginlinear.algorithms.sparse_newton import MOST, ProximalPoints
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from marginlinear._core.feature_cd import FeatureCD
-    from marginlinear._typing import Flag, FloatArray, IntArray, IntpArray, State, Table
+    from marginlinear._typing import BoolArray, Flag, FloatArray, IntArray, IntpArray, State, Table
     from marginlinear.algorithms.certificate import Budget
     from marginlinear.problem import Problem, Run
 
@@ -41,8 +42,11 @@ SMALL, WORST, LESS, FEW = 0.1, 50, 0.6, 500
 # A gap that is a smaller part of the objective than this tells of features without a weight; what rounding leaves of
 # one.
 NARROW, ROUNDED = 0.1, 1e-14
-# Steps on a set; the fall of the objective, as a part of it, below which they are exact.
-STEPS, NEAR = 20, 1e-6
+# Proximal points follow when steps have cost as much as so many Newton steps of theirs, or made this part of the cycles
+# that are allowed.
+AHEAD, LATEST = 30, 0.75
+# Steps on a set.
+STEPS = 20
 
 
 class SparseFit:
@@ -71,9 +75,10 @@ class SparseFit:
         self.run = run
         self.free, self.bias = problem.rows.d - 1 if free_bias else -1, problem.rows.bias
         self.engine = FeatureCD(problem.rows, problem.y, cost, table_of(*table), l1, l2, run.seed, self.free)
-        self.fall, self.cycles = math.inf, 1
+        self.positive, self.cycles = np.asarray(problem.y) > 0, 1
         self.zero = np.zeros(problem.rows.d, dtype=bool)
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
+        self.points, self.moving = ProximalPoints(self.engine, self.budget, run.threads), False
         run.enlist(self)
         if run.start is not None:
             np.asarray(self.engine.W)[:] = run.start["W"]
@@ -88,16 +93,18 @@ class SparseFit:
             engine.survey()
         while True:
             objective = self.survey()
-            dual, share = self.bound()
-            self.screen(share, objective - dual, objective)
-            bound = max(bound, dual)
+            for dual, share in self.bounds():
+                self.screen(share, objective - dual, objective)
+                bound = max(bound, dual)
             certificate = objective - bound
-            self.budget.record(engine.cycles, objective, bound, certificate)
+            self.budget.record(self.n_iter, objective, bound, certificate)
             if certificate <= allowance(self.run.tol, objective):
                 break
-            stopped = self.budget.spent(engine.cycles, objective, bound)
+            stopped = self.budget.spent(self.n_iter, objective, bound)
             if stopped:
                 break
+            if self.budget.idle == 0 and self.move(certificate):
+                continue
             alone = (before - objective <= SMALL * allowance(self.run.tol, objective)
                      and np.count_nonzero(engine.W) > FEW and not (alone and certificate > LESS * earlier))
             earlier = certificate
@@ -108,13 +115,18 @@ class SparseFit:
                 self.solve()
         status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
         W = np.array(engine.W)
-        info = Info(status=status, reason=reason, algorithm="cd", n_iter=engine.cycles, n_outer=0, objective=objective,
-                    bound=bound, certificate=certificate, n_support=engine.count_support(), seconds=self.budget.seconds,
-                    tol=self.run.tol, history=self.budget.history,
+        info = Info(status=status, reason=reason, algorithm="newton" if self.moving else "cd", n_iter=self.n_iter,
+                    n_outer=0, objective=objective, bound=bound, certificate=certificate,
+                    n_support=engine.count_support(), seconds=self.budget.seconds, tol=self.run.tol,
+                    history=self.budget.history,
                     notes=(f"{np.count_nonzero(W)} of {len(W)} weights are not 0",
                            f"{np.count_nonzero(self.zero)} are 0 at the optimum, as the certificate tells"))
         state = self.state()
         return Solution(state["W"].reshape(-1, 1), info, state)
+
+    @property
+    def n_iter(self) -> int:
+        return self.engine.cycles + self.points.n_iter
 
     def state(self) -> State:
         """The weights as they are: see Run.fits."""
@@ -129,6 +141,17 @@ class SparseFit:
             shift = high if math.isinf(low) else low
             engine.W[self.free] += shift / self.bias
         return engine.survey()
+
+    def bounds(self) -> Iterator[tuple[float, float]]:
+        """`bound` of the forces at the weights, and then of those of a proximal point, which are better ones."""
+        yield self.bound()
+        forces = self.points.forces
+        if forces is not None:
+            if self.free >= 0:
+                balance(forces, self.positive)
+            np.asarray(self.engine.force)[:] = forces
+            np.asarray(self.engine.U)[:] = self.engine.sum_of(forces)
+            yield self.bound()
 
     def bound(self) -> tuple[float, float]:
         """The best D of the forces times a share, and that share."""
@@ -164,7 +187,7 @@ class SparseFit:
         """A step on the features that violate optimality most."""
         violations = self.violations()
         worst = np.argpartition(-violations, WORST)[:WORST]
-        self.engine.step(self._columns(worst[violations[worst] > 0]), MODEL, CYCLES, False)
+        self.engine.step(self._columns(worst[violations[worst] > 0]), MODEL, CYCLES)
 
     def _columns(self, wanted: IntArray) -> IntpArray:
         """Those of these features, gathered, and of the bias where that is free."""
@@ -172,16 +195,30 @@ class SparseFit:
             wanted = np.union1d(wanted, [self.free])
         return self.engine.gather(wanted).astype(np.intp)
 
+    def move(self, certificate: float) -> bool:
+        """To the next proximal point, if these have begun."""
+        engine, points = self.engine, self.points
+        held = int(np.count_nonzero(engine.W))
+        if not 0 < held <= MOST:
+            return False
+        due = AHEAD * points.price(min(held, engine.count_support()))
+        self.moving = self.moving or engine.work > due or engine.cycles > LATEST * self.budget.max_iter
+        if self.moving:
+            points.step(certificate)
+            if self.free >= 0:
+                # The best bias is that at the engine's margins.
+                engine.survey()
+        return self.moving
+
     def solve(self) -> None:
         """Steps on the features with a weight, and those that violate optimality most."""
         engine, violations = self.engine, self.violations()
         columns = self._columns(features_to_solve(np.asarray(engine.W), violations))
         enough = PART * violations.sum()
-        near = NEAR * self.budget.history[-1]["objective"]
         for _ in range(STEPS):
-            violation, self.fall, part = engine.step(columns, MODEL, self.cycles, self.fall <= near)
+            violation, fall, part = engine.step(columns, MODEL, self.cycles)
             self.cycles = min(CYCLES, 2 * self.cycles) if part == 1 else max(1, self.cycles // 2)
-            if violation <= enough or self.fall == 0 or self.budget.exhausted(engine.cycles):
+            if violation <= enough or fall == 0 or self.budget.exhausted(self.n_iter):
                 return
 
 
@@ -194,11 +231,20 @@ def begin_on_part(engine: FeatureCD, budget: Budget) -> None:
     begin_on_part(part, budget)
     columns, objective = part.gather(np.arange(part.rows.d)).astype(np.intp), part.survey()
     for _ in range(ROUGH_STEPS):
-        fall = part.step(columns, MODEL, CYCLES, False)[1]
+        fall = part.step(columns, MODEL, CYCLES)[1]
         objective -= fall
         if fall <= ROUGH * objective or budget.exhausted(part.cycles):
             break
     np.asarray(engine.W)[:] = part.W
+
+
+def balance(forces: FloatArray, positive: BoolArray) -> None:
+    """Lower those of one class, so that sum_i y_i a_i = 0."""
+    sides = positive, ~positive
+    sums = [float(forces[side].sum()) for side in sides]
+    for side, total in zip(sides, sums, strict=True):
+        if total > 0:
+            forces[side] *= min(sums) / total
 
 
 def features_to_solve(W: FloatArray, violations: FloatArray) -> IntArray:
