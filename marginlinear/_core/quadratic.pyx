@@ -34,7 +34,7 @@ def least(H, slope, w, kinks, double enough):
     int
         The cycles over the weights.
     """
-    cdef Py_ssize_t turn
+    cdef Py_ssize_t turn = 0
     change, residual = np.zeros(len(w)), slope.copy()
     cdef const double[:, ::1] matrix = H
     cdef double[::1] v = change, r = residual
