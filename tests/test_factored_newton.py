@@ -1,5 +1,5 @@
-"""Newton steps over a kernel for losses with kinks or a variance: the optimum of a quadratic program, where sweeps and
-steps of two variables crawl, rounding, kernels that have no factor."""
+"""Newton steps over a factor of the rows' products, of a kernel or of few rows: the optimum of a quadratic program,
+where sweeps and steps of two variables crawl, rounding, kernels that have no factor."""
 
 import numpy as np
 import oracles
@@ -50,17 +50,39 @@ def least(solver, K, y, z, cost, weight):
 @pytest.mark.parametrize("solver, given", [
     ("l1svc", {}), ("l1svr", {"epsilon": 0.2}), ("rmm", {"margin_bound": 1.2}),
     ("ldm", {"lambda1": 2.0, "lambda2": 1.5})])
-def test_the_optimum(solver, given, C):
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_optimum(solver, given, C, wide):
+    """Over a kernel, and over the features that a row has one for each other row of."""
     X, y, z, weight = problem(60)
     if solver == "rmm":
         given = {**given, "bound_cost": 3 * C}
     K = oracles.rbf(X, X, GAMMA) + 1
     best = least(solver, K, y, z, C * weight, weight)
-    info = ml.train(X, z if solver == "l1svr" else y, solver=solver, kernel="rbf", gamma=GAMMA, bias=1.0, C=C, tol=1e-9,
-                    algorithm="newton", sample_weight=weight, **given).info
+    rows = np.hstack([features_of(K - 1), np.zeros((60, 5))]) if wide else X
+    kernel = {} if wide else {"kernel": "rbf", "gamma": GAMMA}
+    info = ml.train(rows, z if solver == "l1svr" else y, solver=solver, bias=1.0, C=C, tol=1e-9, algorithm="newton",
+                    sample_weight=weight, **given, **kernel).info
     assert (info.status, info.algorithm) == ("converged", "newton") and info.n_iter < 100
     assert info.objective == pytest.approx(best, rel=1e-7, abs=1e-7)
     assert info.bound <= best * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.parametrize("solver", ["l1svc", "l2svc", "logistic", "odm", "l1svr"])
+def test_few_rows_of_many_features(solver):
+    """Sweeps come first where rows are nearly orthogonal; steps, and their weights, where they are not."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((60, 800))
+    y = np.where(X[:, 0] > 0, 1, -1)
+    easy = ml.train(X, y, solver=solver, C=1000).info
+    assert easy.converged
+    assert easy.algorithm != "newton"
+    assert easy.n_iter < 100
+    X[:, :20] *= np.logspace(0, 3, 20)
+    model = ml.train(X, y, solver=solver, C=1000, tol=1e-9, max_iter=1000)
+    other = ml.train(X @ np.linalg.qr(X.T)[0], y, solver=solver, C=1000, tol=1e-9, algorithm="newton")
+    assert model.info.converged
+    assert model.info.algorithm == "newton"
+    assert model.info.objective == pytest.approx(other.info.objective, rel=1e-8, abs=1e-8)
 
 
 @pytest.mark.parametrize("solver", ["rmm", "ldm"])

@@ -137,7 +137,8 @@ cdef class MarginNewton(ProximalNewton):
         """From the (weights, g) of steps on fewer `rough` rows in place of the engine's, where they are given. bounds:
         whether these are to be good."""
         # Sweeps over long rows at a large C can leave weights that are worse than none.
-        poor = not part and not engine.untouched() and not engine.primal()[0] <= engine.loss_at_zero()
+        fresh = engine.untouched()
+        poor = not part and not fresh and not engine.primal()[0] <= engine.loss_at_zero()
         if poor:
             engine.start_over()
         super().__init__(engine)
@@ -176,7 +177,7 @@ cdef class MarginNewton(ProximalNewton):
             np.asarray(self.W)[:] = rough[0]
             self.g = rough[1]
         self.begin_rows(self.W, self._mean(self.W))
-        if engine.nonsmooth and engine.untouched():
+        if engine.nonsmooth and fresh:
             for i in range(m):
                 self.own[i] = middle_dual(<const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i])
         self.restart()

@@ -1,4 +1,5 @@
-"""Newton steps over Gram rows, for binary losses with kinks or a variance: those over the rows of a factor, K = L L'.
+"""Newton steps for binary losses over the rows of a factor L of their inner products, K = L L': over Gram rows, where
+losses have kinks or there is a variance, and over rows that are fewer than their features.
 
 Scores are L w, and w = L' b for the coefficients b_i = y_i a_i of duals a: the problem is that of MarginNewton, with a
 feature for each column of L. Where w is not of the duals, w = L'(b + c), the coefficients c are on the rows of which L
@@ -15,6 +16,7 @@ from scipy.linalg import solve_triangular
 
 from marginlinear._core.margin_cd import MarginCD
 from marginlinear._core.margin_newton import MarginNewton
+from marginlinear._core.scores import scores_of
 from marginlinear.data.arrays import as_rows
 from marginlinear.threads import aside
 
@@ -29,7 +31,7 @@ PANEL = 64
 
 
 class FactoredNewton:
-    """Steps on the state of a MarginCD over Gram rows, all of which are held.
+    """Steps on the state of a MarginCD over rows of features, or over Gram rows, all of which are held.
 
     Attributes
     ----------
@@ -45,7 +47,8 @@ class FactoredNewton:
     bound: float
 
     def __init__(self, engine: MarginCD) -> None:
-        self.engine, self.K = engine, np.asarray(engine.rows.arrays)
+        rows = engine.rows
+        self.engine, self.K = engine, np.asarray(rows.arrays) if rows.is_gram else rows.products()
         self.sign = np.where(np.asarray(engine.positive) > 0, 1.0, -1.0)
         self.L, self.pivots = factor_of(self.K)
         self.definite = is_factor(self.L, self.K)
@@ -75,17 +78,33 @@ class FactoredNewton:
 
     def _publish(self) -> None:
         """Weights and duals become those of the engine."""
-        engine, W = self.engine, np.asarray(self.newton.W)
+        engine, w = self.engine, np.asarray(self.newton.W)
         np.asarray(engine.duals)[:] = self.inner.duals
         b = self.sign * np.asarray(engine.duals)
-        scores, apart = aside(np.matmul, self.K, b), W - aside(np.matmul, b, self.L)
-        c = np.zeros(len(b))
-        c[self.pivots] = solve_triangular(self.L[self.pivots], apart, trans=1, lower=True, check_finite=False)
-        U = np.concatenate((scores, b))
-        engine.iterates.resume(np.concatenate((scores + aside(np.matmul, self.L, apart), b + c)), U, 1.0)
+        apart = w - aside(np.matmul, b, self.L)
+        c = self._on_pivots(apart)
+        if engine.rows.is_gram:
+            scores = aside(np.matmul, self.K, b)
+            U, W = np.concatenate((scores, b)), np.concatenate((scores + aside(np.matmul, self.L, apart), b + c))
+        else:
+            U = engine.weights_of(np.asarray(engine.duals))
+            W = U + engine.weights_of(self.sign * c)
+            # What rounding has made of the scores, L w, of rows that are far from orthogonal.
+            scores = np.empty((len(b), 1))
+            scores_of(engine.rows, W.reshape(-1, 1), scores, 0, len(b))
+            lost = aside(np.matmul, self.L, w) - scores[:, 0]
+            lost = solve_triangular(self.L[self.pivots], lost[self.pivots], lower=True, check_finite=False)
+            W += engine.weights_of(self.sign * self._on_pivots(lost))
+        engine.iterates.resume(W, U, 1.0)
         engine.set_empty_duals()
         self.primal, self.objective, _ = engine.primal()
         self.bound = engine.dual()
+
+    def _on_pivots(self, w: FloatArray) -> FloatArray:
+        """c with w = L' c, 0 but for the pivots."""
+        c = np.zeros(len(self.L))
+        c[self.pivots] = solve_triangular(self.L[self.pivots], w, trans=1, lower=True, check_finite=False)
+        return c
 
 
 def factor_of(K: FloatArray, most: int | None = None) -> tuple[FloatArray, IntpArray]:

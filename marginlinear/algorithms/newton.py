@@ -28,6 +28,8 @@ DEAR = 25
 ITERATED = 0.5
 # Mean of c_i K_ii: beyond, what rounding leaves of the scores of a Newton step is too much for a certificate.
 SHARPEST = 1e9
+# Steps that share the cost of a factor.
+FACTORED = 20
 # Of the rows, one in so many for the first steps, while they are so many for each feature; those end when they promise
 # to gain no more than this part of the objective.
 EVERY, EACH, ROUGH, ROUGH_STEPS, GOLDEN = 8, 16, 0.02, 20, (math.sqrt(5) - 1) / 2
@@ -88,6 +90,16 @@ def flat_nowhere(engine: MarginCD) -> bool:
     return least > 0
 
 
+def few_rows(rows: Rows) -> bool:
+    """Whether rows of features are in memory, and fewer than these."""
+    return not rows.is_gram and rows.pager is None and rows.m < rows.d
+
+
+def unknowns(rows: Rows) -> int:
+    """Those of a step's system over features."""
+    return rows.m if few_rows(rows) else rows.d
+
+
 class MarginNewtonCost:
     """Of steps on the engine MarginCD."""
 
@@ -95,7 +107,10 @@ class MarginNewtonCost:
 
     @staticmethod
     def steps(engine: MarginCD) -> float:
-        """To 1e-3, roughly, those on a part of the rows counted in."""
+        """To 1e-3, roughly, those on a part of the rows counted in; infinite where sweeps come first, as over rows that
+        are fewer than their features, and so nearly orthogonal that sweeps may be few whatever their condition."""
+        if few_rows(engine.rows):
+            return math.inf
         if engine.rows.is_gram:
             return 8 if smooth(engine) else 25
         levels = levels_of(engine.rows)
@@ -118,17 +133,21 @@ class MarginNewtonCost:
             if not smooth(engine):
                 return 1 + rows.m / 4 if rows.m <= LIMIT else math.inf
             return 1 + rows.m / 60 if rows.m <= LIMIT else ITERATED if flat_nowhere(engine) else math.inf
-        if rows.d > LIMIT:
+        n = unknowns(rows)
+        if n > LIMIT:
             return math.inf
         # A multiplication costs 100 times what it does in a product of tiles, 8 times what it does where only values
         # that are not 0 are multiplied, 60 times what it does in a solution; the calls of a step cost 100,000. Of a
         # loss without curvature about a third of the rows is at a knot. Exponentials and logarithms of a row cost 33 in
         # a sweep, 16 in a step.
         values = 1.0 + rows.nonzeros()
-        product = min(rows.d**2 / 100, (values / rows.m)**2 / 8)
+        product, others = min(n**2 / 100, (values / rows.m)**2 / 8), 1.5 * values
+        if few_rows(rows):
+            # Over the rows of a factor, which is made once.
+            product, others = n**2 / 100, 3 * values + n**2 + (n * values + n**3 / 30) / FACTORED
         products = rows.m / (1 if engine.curved else 3) * product
         soft = rows.m if any(table[-1] for table in engine.tables) else 0
-        return (1.5 * values + 16 * soft + products + rows.d**3 / 60 + 1e5) / (values + 33 * soft)
+        return (others + 16 * soft + products + n**3 / 60 + 1e5) / (values + 33 * soft)
 
     @staticmethod
     def require(engine: MarginCD) -> None:
@@ -140,13 +159,13 @@ class MarginNewtonCost:
             raise ValueError(SHARP.format(engine.condition()))
         if rows.is_gram and rows.m > LIMIT and not (smooth(engine) and flat_nowhere(engine)):
             raise ValueError(FLAT.format(rows.m))
-        if rows.d > LIMIT and not rows.is_gram:
-            raise ValueError(f"algorithm = 'newton' solves for one weight a feature, at most {LIMIT}: here "
-                             f"{rows.d}; take 'auto'")
+        if unknowns(rows) > LIMIT and not rows.is_gram:
+            raise ValueError(f"algorithm = 'newton' solves for one weight a feature or, of fewer rows, a row, at most "
+                             f"{LIMIT}: here {unknowns(rows)}; take 'auto'")
 
     @staticmethod
     def begin(engine: MarginCD, budget: Budget) -> FactoredNewton | GramNewton | MarginNewton:
-        if engine.rows.is_gram and not smooth(engine):
+        if few_rows(engine.rows) or (engine.rows.is_gram and not smooth(engine)):
             from marginlinear.algorithms.factored_newton import FactoredNewton
 
             return FactoredNewton(engine)
