@@ -64,7 +64,7 @@ def check(data):
         warnings.simplefilter("ignore")
         try:
             alone = work(X, y, recipe, 1)
-        except (TypeError, ValueError) as error:  # what the method does not have
+        except (TypeError, ValueError, MemoryError) as error:  # what the method does not have, or `memory` no room for
             return text.shape_of(str(error))
         with ThreadPoolExecutor(recipe["callers"]) as pool:
             several = [pool.submit(work, X, y, recipe, recipe["threads"]) for _ in range(recipe["callers"])]
