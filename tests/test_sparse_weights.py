@@ -344,3 +344,14 @@ def test_curvature_of_columns(density):
     Z = np.column_stack((X, np.full(700, 0.5)))[:, [30, 4, 7, 29, 0]]
     expected = Z.T @ (h[:, np.newaxis] * Z) + np.diag([0, 0.25, 0.25, 0.25, 0.25])
     assert np.allclose(engine.curvature(columns), expected, rtol=1e-12, atol=1e-9)
+
+
+def test_duals_next_to_nothing():
+    """A share that is too small for a number is 0, whose entropy is 0."""
+    from marginlinear._core.feature_cd import FeatureCD
+    from marginlinear._core.margin_cd import table_of
+    from marginlinear.data.arrays import as_rows
+
+    engine = FeatureCD(as_rows(np.ones((2, 1)), -1.0), np.array([0, 1], dtype=np.int32), np.full(2, 1e6),
+                       table_of((), "softplus"), 1.0, 0.0, 1)
+    assert engine.dual_of(np.array([1e-320, 1e6])) == 0.0

@@ -130,10 +130,10 @@ cdef inline double softplus_visit(double c, double A, double g, double a, double
 
 cdef inline double softplus_dual_term(double c, double a) noexcept nogil:
     """-c phi*(-a/c): -inf where a is out of its range by more than rounding."""
-    cdef double less = a if a < c - a else c - a
-    if less <= 0:
-        return 0.0 if less >= -1e-12 * c else -INFINITY
-    return -less * log(less / c) - (c - less) * log_of_1_and(-less / c)
+    cdef double less = a if a < c - a else c - a, share = less / c
+    if share <= 0:
+        return 0.0 if share >= -1e-12 else -INFINITY
+    return -less * log(share) - (c - less) * log_of_1_and(-share)
 
 
 cdef inline double softplus_conjugate_at(double u) noexcept nogil:
