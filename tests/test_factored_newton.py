@@ -77,12 +77,28 @@ def test_few_rows_of_many_features(solver):
     assert easy.converged
     assert easy.algorithm != "newton"
     assert easy.n_iter < 100
-    X[:, :20] *= np.logspace(0, 3, 20)
+    X[:, :20] *= np.logspace(0, 2, 20)
     model = ml.train(X, y, solver=solver, C=1000, tol=1e-9, max_iter=1000)
     other = ml.train(X @ np.linalg.qr(X.T)[0], y, solver=solver, C=1000, tol=1e-9, algorithm="newton")
     assert model.info.converged
     assert model.info.algorithm == "newton"
     assert model.info.objective == pytest.approx(other.info.objective, rel=1e-8, abs=1e-8)
+
+
+def test_rows_of_zeros():
+    y = np.array([1, -1] * 10)
+    for solver in ("l1svc", "l2svc", "ldm"):
+        info = ml.train(np.zeros((20, 50)), y, solver=solver, algorithm="newton").info
+        assert info.converged
+
+
+@pytest.mark.parametrize("solver", ["l1svc", "l2svc", "logistic", "l1svr"])
+def test_products_that_lose_all_but_one_feature(solver):
+    """Steps are over the features themselves."""
+    X = np.random.default_rng(0).standard_normal((20, 50))
+    X[:, 0] *= 1e12
+    info = ml.train(X, np.array([1, -1] * 10), solver=solver, C=100).info
+    assert info.converged
 
 
 @pytest.mark.parametrize("solver", ["rmm", "ldm"])

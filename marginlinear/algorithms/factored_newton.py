@@ -51,6 +51,9 @@ class FactoredNewton:
         self.engine, self.K = engine, np.asarray(rows.arrays) if rows.is_gram else rows.products()
         self.sign = np.where(np.asarray(engine.positive) > 0, 1.0, -1.0)
         self.L, self.pivots = factor_of(self.K)
+        if len(self.pivots) == 0:
+            # Of rows of zeros: the weight of a feature that no row has.
+            self.L = np.zeros((len(self.K), 1))
         self.definite = is_factor(self.L, self.K)
         self.inner = MarginCD(
             as_rows(self.L, -1.0), np.asarray(engine.positive), np.asarray(engine.cost),
@@ -93,8 +96,7 @@ class FactoredNewton:
             scores = np.empty((len(b), 1))
             scores_of(engine.rows, W.reshape(-1, 1), scores, 0, len(b))
             lost = aside(np.matmul, self.L, w) - scores[:, 0]
-            lost = solve_triangular(self.L[self.pivots], lost[self.pivots], lower=True, check_finite=False)
-            W += engine.weights_of(self.sign * self._on_pivots(lost))
+            W += engine.weights_of(self.sign * self._on_pivots(self._solved(lost[self.pivots], 0)))
         engine.iterates.resume(W, U, 1.0)
         engine.set_empty_duals()
         self.primal, self.objective, _ = engine.primal()
@@ -103,8 +105,15 @@ class FactoredNewton:
     def _on_pivots(self, w: FloatArray) -> FloatArray:
         """c with w = L' c, 0 but for the pivots."""
         c = np.zeros(len(self.L))
-        c[self.pivots] = solve_triangular(self.L[self.pivots], w, trans=1, lower=True, check_finite=False)
+        c[self.pivots] = self._solved(w, 1)
         return c
+
+    def _solved(self, right: FloatArray, trans: int) -> FloatArray:
+        """Over the pivots L^-1 right or, `trans` being 1, L'^-1 right."""
+        if len(self.pivots) == 0:
+            return np.zeros(0)
+        found: FloatArray = solve_triangular(self.L[self.pivots], right, trans=trans, lower=True, check_finite=False)
+        return found
 
 
 def factor_of(K: FloatArray, most: int | None = None) -> tuple[FloatArray, IntpArray]:

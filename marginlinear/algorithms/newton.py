@@ -26,7 +26,8 @@ LIMIT = 3000
 DEAR = 25
 # A step by conjugate gradients over Gram rows, in sweeps: each iteration reads half of the matrix, once.
 ITERATED = 0.5
-# Mean of c_i K_ii: beyond, what rounding leaves of the scores of a Newton step is too much for a certificate.
+# Mean of c_i K_ii, or c_i ||x_i||^2: beyond, what rounding leaves of the scores of a Newton step over products of rows
+# is too much for a certificate.
 SHARPEST = 1e9
 # Steps that share the cost of a factor.
 FACTORED = 20
@@ -90,14 +91,16 @@ def flat_nowhere(engine: MarginCD) -> bool:
     return least > 0
 
 
-def few_rows(rows: Rows) -> bool:
-    """Whether rows of features are in memory, and fewer than these."""
-    return not rows.is_gram and rows.pager is None and rows.m < rows.d
+def few_rows(engine: MarginCD) -> bool:
+    """Whether steps over features are those over a factor of the products of the rows: where these are fewer, in
+    memory, and not so long that rounding in their products counts."""
+    rows = engine.rows
+    return not rows.is_gram and rows.pager is None and rows.m < rows.d and engine.condition() <= SHARPEST
 
 
-def unknowns(rows: Rows) -> int:
+def unknowns(engine: MarginCD) -> int:
     """Those of a step's system over features."""
-    return rows.m if few_rows(rows) else rows.d
+    return engine.rows.m if few_rows(engine) else engine.rows.d
 
 
 class MarginNewtonCost:
@@ -109,7 +112,7 @@ class MarginNewtonCost:
     def steps(engine: MarginCD) -> float:
         """To 1e-3, roughly, those on a part of the rows counted in; infinite where sweeps come first, as over rows that
         are fewer than their features, and so nearly orthogonal that sweeps may be few whatever their condition."""
-        if few_rows(engine.rows):
+        if few_rows(engine):
             return math.inf
         if engine.rows.is_gram:
             return 8 if smooth(engine) else 25
@@ -133,7 +136,7 @@ class MarginNewtonCost:
             if not smooth(engine):
                 return 1 + rows.m / 4 if rows.m <= LIMIT else math.inf
             return 1 + rows.m / 60 if rows.m <= LIMIT else ITERATED if flat_nowhere(engine) else math.inf
-        n = unknowns(rows)
+        n = unknowns(engine)
         if n > LIMIT:
             return math.inf
         # A multiplication costs 100 times what it does in a product of tiles, 8 times what it does where only values
@@ -142,7 +145,7 @@ class MarginNewtonCost:
         # a sweep, 16 in a step.
         values = 1.0 + rows.nonzeros()
         product, others = min(n**2 / 100, (values / rows.m)**2 / 8), 1.5 * values
-        if few_rows(rows):
+        if few_rows(engine):
             # Over the rows of a factor, which is made once.
             product, others = n**2 / 100, 3 * values + n**2 + (n * values + n**3 / 30) / FACTORED
         products = rows.m / (1 if engine.curved else 3) * product
@@ -159,13 +162,13 @@ class MarginNewtonCost:
             raise ValueError(SHARP.format(engine.condition()))
         if rows.is_gram and rows.m > LIMIT and not (smooth(engine) and flat_nowhere(engine)):
             raise ValueError(FLAT.format(rows.m))
-        if unknowns(rows) > LIMIT and not rows.is_gram:
+        if unknowns(engine) > LIMIT and not rows.is_gram:
             raise ValueError(f"algorithm = 'newton' solves for one weight a feature or, of fewer rows, a row, at most "
-                             f"{LIMIT}: here {unknowns(rows)}; take 'auto'")
+                             f"{LIMIT}: here {unknowns(engine)}; take 'auto'")
 
     @staticmethod
     def begin(engine: MarginCD, budget: Budget) -> FactoredNewton | GramNewton | MarginNewton:
-        if few_rows(engine.rows) or (engine.rows.is_gram and not smooth(engine)):
+        if few_rows(engine) or (engine.rows.is_gram and not smooth(engine)):
             from marginlinear.algorithms.factored_newton import FactoredNewton
 
             return FactoredNewton(engine)
