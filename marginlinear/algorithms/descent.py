@@ -154,14 +154,13 @@ class Descent:
         self.goal, self.renewal = tol, renewal
         if self.incumbent.bound > -math.inf:
             self._update_skip()
-        first = self.engine.n_iter == 0
         while True:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
             if self.stopped:
                 return self.check()
             if (self.route == "accelerated" or self.algorithm == "cd") and self.engine.n_iter > self.enough:
                 self.route = "newton"
-            if first and self.overrun:
+            if self.overrun:
                 self._sweep_from_zero()
             if self.route == "newton":
                 check = self.newton_step()
