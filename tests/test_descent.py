@@ -5,10 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import marginlinear
-from marginlinear.algorithms import descent as descending
 from marginlinear.algorithms.certificate import OF_GAP, Budget, Check, Incumbent, SkipTolerance
 from marginlinear.algorithms.descent import EARLY, Descent
 from marginlinear.status import SWEEPS, TIME_LIMIT
@@ -105,22 +103,3 @@ def test_sweeps_that_diverge(gap, kappa, stable, ran_away):
     descent = Descent(engine, Budget(None, None), 1e-3, "cd")
     descent.incumbent.bound = -999.0
     assert descent._sweep() is not ran_away
-
-
-@pytest.mark.parametrize("solver", ["l2svc", "l2svr"])
-def test_newton_steps_that_are_many_give_sweeps_a_turn(solver, monkeypatch):
-    """Where the loss nearly vanishes, for about as many rows as there are weights; steps follow if sweeps crawl."""
-    rng = np.random.default_rng(0)
-    X = sparse.random_array((700, 300), density=0.04, random_state=rng, format="csr")
-    X.data = rng.poisson(3, X.nnz) + 1.0
-    y = X @ rng.standard_normal(300)
-    y = np.where(y > 0, 1, -1) if solver == "l2svc" else y / y.std()
-    steps = marginlinear.train(X, y, solver=solver, C=100, algorithm="newton").info
-    turn = marginlinear.train(X, y, solver=solver, C=100).info
-    assert steps.algorithm == "newton" and steps.n_iter > 2 * descending.OVERRUN * 5
-    assert turn.converged and turn.algorithm == "accelerated"
-    assert turn.objective == pytest.approx(steps.objective, rel=2e-3)
-    monkeypatch.setattr(descending, "LATEST", 1e-4)
-    again = marginlinear.train(X, y, solver=solver, C=100, tol=1e-8).info
-    assert again.converged and again.algorithm == "newton"
-    assert again.objective == pytest.approx(steps.objective, rel=1e-3)

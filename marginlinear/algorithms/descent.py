@@ -74,10 +74,6 @@ RUNAWAY, FIRMER, RUNAWAYS, FIRMEST = 1e6, 100.0, 3, 1e15
 # this part of the sweeps that are allowed: of few rows a step costs thousands. Sweeps over features that were
 # asked for by name have all of this part: where features differ in size by much they would come to no end.
 EACH, ENOUGH, LATEST = 7.0, 40, 0.25
-# Where Newton steps for a loss without kinks come first and are more than so many times those that were promised,
-# sweeps from 0 have their turn, for as long: with nearly as many weights as rows at work, steps may be hundreds and
-# sweeps few.
-OVERRUN = 4
 # Newton steps that have brought next to nothing so many times in a row, where the certificate is so small a part of the
 # objective, have met rounding.
 IDLE, ROUNDED = 100, 1e-4
@@ -160,8 +156,6 @@ class Descent:
                 return self.check()
             if (self.route == "accelerated" or self.algorithm == "cd") and self.engine.n_iter > self.enough:
                 self.route = "newton"
-            if self.overrun:
-                self._sweep_from_zero()
             if self.route == "newton":
                 check = self.newton_step()
             else:
@@ -228,21 +222,6 @@ class Descent:
         if self.incumbent.idle >= IDLE and self.incumbent.certified(ROUNDED):
             self.stopped = STALLED
         return check
-
-    @property
-    def overrun(self) -> bool:
-        """Whether Newton steps came first and are many more than was promised."""
-        engine, newton = self.engine, self.newton_cost
-        if newton is None or not (self.newton_first and self.route == "newton" and self.algorithm == "auto"):
-            return False
-        turns = self.renewal == 0 and self.incumbent.follows_best and not (engine.nonsmooth or engine.rows.is_gram)
-        return turns and engine.n_iter > OVERRUN * newton.steps(engine)
-
-    def _sweep_from_zero(self) -> None:
-        """In place of Newton steps, which go on from where the sweeps come to."""
-        self.sweeper.start_over()
-        self.gaps, self.newton, self.route, self.newton_first = [], None, "cd", False
-        self.enough = self.engine.n_iter + min(OVERRUN * self.steps, LATEST * self.budget.max_iter)
 
     def _sweep(self) -> bool:
         """One sweep; False where it diverges: the blocks are further from their solution than W = 0 may be from the
