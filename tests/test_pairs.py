@@ -200,6 +200,40 @@ def test_the_choice_of_a_round():
     assert set(free) | set(np.concatenate(worst)) <= set(chosen)
     assert len(engine.choose(10, 2.0)) == 2 * len(free)
     assert np.array_equal(engine.choose(m + 5, 1.0), np.arange(m))
+    # Where free ones leave no room for all, those that gain most are in.
+    others = np.setdiff1d(np.arange(m), free)
+    most = others[np.argsort(-gain[others])]
+    assert set(free) | set(most[:5]) == set(engine.choose(len(free) + 5, 1.0))
+
+
+def test_each_group_has_variables_that_rise_and_fall():
+    """Where all that fall in one group gain more than all that rise there, too."""
+    m = 400
+    group = np.repeat([0, 1], m // 2).astype(np.int8)
+    up = np.arange(m) % 2 == 0
+    engine = PairCD(RowCache(Source(np.eye(m)), m, 9), np.ones(m), np.arange(m, dtype=np.int32), np.zeros(m),
+                    np.zeros(m), np.zeros(m), np.ones(m), sum_is_fixed=True, group=group, room=2**20)
+    engine.b[:] = np.where(up, 0.0, 1.0)
+    size = np.where(up == (group == 0), 0.1, 0.5) + np.linspace(0, 0.01, m)
+    engine.scores[:] = np.where(up, -size, size)
+    chosen = engine.choose(80, 1.25)
+    for of_group in (0, 1):
+        for way in (True, False):
+            which = np.flatnonzero((group == of_group) & (up == way))
+            assert set(which[-10:]) <= set(chosen)
+
+
+@pytest.mark.parametrize(("solver", "options"), [
+    ("l1svc", {"C": 100.0, "free_bias": True}), ("oneclass", {"nu": 0.4}), ("nusvr", {"C": 0.03, "nu": 0.45}),
+])
+def test_few_rounds_of_copies_and_of_small_costs(solver, options):
+    """The active set has what gains most: rounds over others went on until sweeps took their place."""
+    rng = np.random.default_rng(2)
+    X = np.repeat(rng.standard_normal((250, 5)), 8, axis=0)
+    z = X[:, 0] + np.sin(3 * X[:, 1]) + 2 * rng.standard_normal(len(X))
+    model = ml.train(X, 10 * z if solver == "nusvr" else z > 0, solver=solver, kernel="rbf", gamma=0.3, **options)
+    assert (model.info.algorithm, model.info.status) == ("pairs", "converged")
+    assert model.info.n_iter < 80
 
 
 @pytest.mark.parametrize("solver", LOSSES)

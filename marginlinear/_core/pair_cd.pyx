@@ -165,8 +165,8 @@ cdef class PairCD:
         return self.target - np.asarray(self.scores)[self.point] - np.multiply(self.add, self.b)
 
     def choose(self, Py_ssize_t least, double multiple, jitter=None):
-        """Variables of the next round: those that are free, those that gain most by a step of their own, half of them
-        upwards, half downwards, as many as half of all chosen, and of the others those that are next to move.
+        """Variables of the next round: those that are free, those that gain most by a step of their own, as many
+        upwards as downwards in each group, and half of all chosen, and of the others those that are next to move.
 
         Parameters
         ----------
@@ -182,13 +182,13 @@ cdef class PairCD:
         int32 array
             Their numbers, rising.
         """
-        cdef Py_ssize_t n = self.b.shape[0], n_free = 0, size, v, at = 0, ties, side
+        cdef Py_ssize_t n = self.b.shape[0], n_free = 0, size, v, at = 0, ties, way, ways = 4 if self.grouped else 2
         cdef double slope, step, gain, bar
-        cdef double[2] enough
-        cdef Py_ssize_t[2] count = [0, 0]
+        cdef double[4] enough
+        cdef Py_ssize_t[4] count = [0, 0, 0, 0]
         cdef const double[::1] factors = jitter
         cdef double[::1] rank = np.empty(n), order = np.empty(n)
-        cdef double[:, ::1] gains = np.empty((2, n))
+        cdef double[:, ::1] gains = np.empty((ways, n))
         cdef int32_t[::1] chosen
         with nogil:
             for v in range(n):
@@ -211,15 +211,16 @@ cdef class PairCD:
                 if gain > 0:
                     if factors is not None:
                         gain *= factors[v]
-                    side = step > 0
-                    order[v] = gain if side else -gain
-                    gains[side, count[side]] = gain
-                    count[side] += 1
-            for side in range(2):
-                enough[side] = largest(&gains[side, 0], count[side], size // 4)
+                    order[v] = gain if step > 0 else -gain
+                    way = 2 * self.group[v] + (step > 0)
+                    gains[way, count[way]] = gain
+                    count[way] += 1
+            for way in range(ways):
+                enough[way] = largest(&gains[way, 0], count[way], size // (2 * ways))
             for v in range(n):
-                if order[v] and fabs(order[v]) >= enough[order[v] > 0]:
-                    rank[v] = INFINITY
+                if order[v] and fabs(order[v]) >= enough[2 * self.group[v] + (order[v] > 0)]:
+                    # Where free ones leave no room for all of these, it is for those that gain most.
+                    rank[v] = fmax(rank[v], fabs(order[v]))
                 order[v] = rank[v]
             bar = largest(&order[0], n, size)
             ties = size
