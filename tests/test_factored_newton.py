@@ -212,6 +212,32 @@ def test_nu_classes_that_pairs_crawl_on():
     assert again.converged
 
 
+@pytest.mark.parametrize("away", [0.0, 30.0])
+def test_a_half_space_that_pairs_crawl_on(monkeypatch, away):
+    """Features that differ in size, about the origin, where the optimum is 0, and away from it."""
+    if away > 0:
+        monkeypatch.setattr(pairs.PairFit, "crawls", lambda *_: True)
+    X = np.random.default_rng(0).standard_normal((400, 12)) * np.logspace(-1, 2, 12) + away * np.eye(12)[0]
+    model = ml.train(X, solver="oneclass", nu=0.3, kernel="linear", tol=1e-5)
+    info, b = model.info, np.zeros(len(X))
+    assert (info.status, info.algorithm) == ("converged", "newton")
+    b[model.support_indices] = model.dual_coef[:, 0]
+    w = b @ X
+    rho = np.sort(X @ w)[120 - 1]
+    height = 120 * rho - np.maximum(0, rho - X @ w).sum()
+    assert info.objective == pytest.approx(-max(0.0, height) ** 2 / (2 * (w @ w or 1.0)), rel=1e-6)
+    assert (info.objective < 0) == (away > 0)
+
+
+def test_an_offset_is_no_reason_for_a_factor_of_the_factor(monkeypatch):
+    """Rows of a factor with as many columns, and the bias, are not fewer than their features."""
+    monkeypatch.setattr(pairs.PairFit, "crawls", lambda *_: True)
+    monkeypatch.delattr("marginlinear.algorithms.factored_newton.FactoredNewton.__init__")
+    X, y, *_ = problem()
+    info = ml.train(X, y, solver="l1svc", kernel="rbf", gamma=5.0, free_bias=True, C=100.0, tol=1e-6).info
+    assert (info.status, info.algorithm) == ("converged", "newton")
+
+
 def test_pairs_go_on_where_the_kernel_has_no_factor(monkeypatch):
     """Values that a file gave, not quite positive semidefinite."""
     monkeypatch.setattr(pairs.PairFit, "crawls", lambda *_: True)

@@ -52,13 +52,14 @@ def convex(pairs: PairFit, steps: Callable[[Problem, Run], Steps]) -> Solution:
     start = pairs.start_of_steps()
     if start is not None:
         start["W"] = np.append(aside(np.matmul, pairs.signs * start["duals"], L), 0.0)
-    run = pairs.budget.left(pairs.run, pairs.n_iter)._replace(tol=PART * pairs.run.tol, start=start, fits=None)
+    run = pairs.budget.left(pairs.run, pairs.n_iter)._replace(
+        tol=PART * pairs.run.tol, algorithm="newton", start=start, fits=None)
     fit = steps(problem._replace(rows=as_rows(L, 1.0)), run)
     solution = fit.solution()
     signed = pairs.signs * fit.feasible
 
     def coefficients() -> FloatArray:
-        apart = solution.weights[:-1, 0] - aside(np.matmul, signed, L)
+        apart = solution.weights[:L.shape[1], 0] - aside(np.matmul, signed, L)
         a = signed.copy()
         a[pivots] += solve_triangular(L[pivots], apart, trans=1, lower=True, check_finite=False)
         return a

@@ -37,8 +37,6 @@ class HalfSpacePairs(PairFit):
     The objective is taken at the best rho, and the best length of both; the offset is -rho.
     """
 
-    crawl = math.inf  # there are none
-
     def __init__(self, problem: Problem, run: Run, cost: FloatArray, total: float) -> None:
         super().__init__(problem, run, cost, FLAT, True)
         self.sum, self.signs, self.length = total, np.ones(len(cost)), 0.0
@@ -54,6 +52,10 @@ class HalfSpacePairs(PairFit):
             self._take(duals)
         else:
             self._begin()
+
+    def start_of_steps(self) -> State | None:
+        """Their fits begin with another rho, to which these duals are nothing."""
+        return None
 
     def _clear(self) -> FloatArray:
         """How far each score is above rho."""

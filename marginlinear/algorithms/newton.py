@@ -95,7 +95,7 @@ def few_rows(engine: MarginCD) -> bool:
     """Whether steps over features are those over a factor of the products of the rows: where these are fewer, in
     memory, and not so long that rounding in their products counts."""
     rows = engine.rows
-    return not rows.is_gram and rows.pager is None and rows.m < rows.d and engine.condition() <= SHARPEST
+    return not rows.is_gram and rows.pager is None and rows.m < rows.n and engine.condition() <= SHARPEST
 
 
 def unknowns(engine: MarginCD) -> int:

@@ -343,7 +343,8 @@ class PairFit:
     def has_steps(self) -> bool:
         """Whether Newton steps are possible."""
         rows = self.problem.rows
-        return (self.crawl < math.inf and rows.shared and rows.m <= LIMIT
+        # An offset is one more unknown.
+        return (self.crawl < math.inf and rows.shared and rows.m + self.free_bias <= LIMIT
                 and float(self.cost @ rows.sqnorms()) <= SHARPEST * rows.m)
 
     def left_to_steps(self) -> bool:

@@ -21,7 +21,7 @@ duals with those between their bounds, or all, moved until they have the sum. `n
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from marginlinear import params as P
 from marginlinear.algorithms.secant import Secant
@@ -65,6 +65,8 @@ class OneClassFit:
     solver: MarginFit
     rho: float
     duals: FloatArray
+    # Those of the best bound, at the end.
+    feasible: FloatArray
 
     def __init__(self, problem: Problem, params: Parameters, run: Run) -> None:
         import numpy as np
@@ -128,7 +130,6 @@ class OneClassFit:
 
         self._begin_secant()
         solver, engine, n_outer = self.solver, self.solver.engine, 0
-        duals: Any = None
         lowest, bound, tol, idle = Candidate(0.0, None, 0.0, None), -math.inf, self.run.tol, 0
         search = Secant(self.sum / self.rho)
         found = self.duals
@@ -143,7 +144,7 @@ class OneClassFit:
             for moved in moved_to(self.sum, found, self.cost):
                 half = engine.iterates.sqnorm_of(engine.weights_of(moved)) / 2
                 if -half > bound:
-                    bound, duals, idle = -half, moved, 0
+                    bound, self.feasible, idle = -half, moved, 0
             certificate = lowest.objective - bound
             self.budget.record(engine.n_iter, lowest.objective, bound, certificate)
             stopped = solver.budget.exhausted(engine.n_iter) or (STALLED if idle >= IDLE else None)
@@ -163,7 +164,7 @@ class OneClassFit:
         info = inner.info._replace(
             status=status, reason=reason, n_iter=engine.n_iter, n_outer=n_outer, objective=lowest.objective,
             bound=bound, certificate=certificate, tol=tol, seconds=self.budget.seconds, history=self.budget.history,
-            n_support=int(np.count_nonzero(duals)))
+            n_support=int(np.count_nonzero(self.feasible)))
         state = {**inner.state, "W": lowest.W, "duals": found, "rho": self.rho}
         assert lowest.weights is not None
         return Solution(lowest.weights, info, state, offset=np.array([-lowest.rho]))
@@ -210,17 +211,21 @@ class OneClassFit:
 def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     import numpy as np
 
+    def steps(problem: Problem, run: Run) -> OneClassFit:
+        """Without a bias: the offset is -rho."""
+        return OneClassFit(problem._replace(rows=problem.rows.with_bias(-1.0)), params, run)
+
     # Values that overflow are refused where they are compared.
     with np.errstate(over="ignore", invalid="ignore"):
         if not problem.rows.is_gram:
             return OneClassFit(problem, params, run).solution()
+        from marginlinear.algorithms.factored import convex
         from marginlinear.algorithms.fixed_sums import HalfSpacePairs
 
         if run.algorithm != "auto":
             raise ValueError(f"algorithm = {run.algorithm!r} does not go with a kernel and without labels: give 'auto'")
         cost = np.array(problem.instance)
-        pairs = HalfSpacePairs(problem, run, cost, params["nu"] * float(cost.sum()))
-        return pairs.convex()  # type: ignore[return-value]  # with an offset none is dense
+        return convex(HalfSpacePairs(problem, run, cost, params["nu"] * float(cost.sum())), steps)
 
 
 METHOD = Method(
