@@ -80,6 +80,9 @@ class TwoSumPairs(PairFit):
     `sides` are masks of the variables, `total` what those of the first add up to, and those of the second to -total.
     """
 
+    # Newton steps are those of several fits.
+    crawl = 4 * PairFit.crawl
+
     def _start_with(self, total: float, first: BoolArray, second: BoolArray) -> None:
         self.total, self.sides, self.group = total, (first, second), second.astype(np.int8)
 

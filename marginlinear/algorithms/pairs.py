@@ -10,7 +10,6 @@ from the scores it has found, so that the error is that of what changes alone.
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 Variables: TypeAlias = "tuple[Int32Array, FloatArray, FloatArray, FloatArray, FloatArray]"
 
 # Variables of an active set, at least: so many, this part of all, and this multiple of the free ones.
-LEAST, PART, FREE = 256, 1 / 16, 1.25
+LEAST, PART, FREE = 256, 1 / 16, 1.375
 # A round ends where a step gains less than this part of the first one, a smaller one where no row waits outside, or
 # after so many steps a variable.
 INNER, WHOLE, STEPS = 0.1, 1e-3, 5
@@ -43,8 +42,9 @@ INNER, WHOLE, STEPS = 0.1, 1e-3, 5
 AGAIN = 2.5
 # Rounds, at least, before Newton steps take their place.
 CRAWL = 32
-# Columns of a factor beside rows that are few, and rounds' work beside that of steps over all.
-FEW = 1 / 16
+# Newton steps over as many columns as rows are this part of the work where a loss has curvature, and steps over a
+# part of the columns SQUARE times the square of it.
+CURVED, SQUARE = 1 / 32, 2.0
 # Of a gap at scores of float64, what rounds with float32 numbers can tell.
 STALE = 1e-5
 # Rounds in which a gap is to halve: float32 numbers may have no certificate to be found, and go on for ever.
@@ -93,7 +93,8 @@ class PairFit:
 
     # What the coefficients add up to, where the bias is free.
     sum = 0.0
-    # Steps of two variables times variables, as a multiple of m^3, after which Newton steps had been less work.
+    # Steps of two variables times variables, as a multiple of m^3, after which Newton steps over a factor had been less
+    # work, even of as many columns as rows.
     crawl = 1.6
     # 0 or 1 for each variable, where two sums are fixed.
     group: Int8Array | None = None
@@ -104,8 +105,8 @@ class PairFit:
         self.signs = np.where(problem.y > 0, 1.0, -1.0)
         self.target, self.add, self.upper = self._dual_of(*loss)  # type: ignore[misc]  # which makes something of it
         self.flat = float(loss[0][-1])
-        # Whether Newton steps are those over a factor.
-        self.factored = free_bias or self.add == 0
+        # Whether Newton steps are those over a factor, and the part of their work at which they are thought of next.
+        self.factored, self.due = free_bias or self.add == 0, CURVED
         self.free_bias, self.offset, self.crawled = free_bias, 0.0, False
         # What ran out before the variables of a start, and their scores, were there.
         self.unfit: str | None = None
@@ -322,23 +323,22 @@ class PairFit:
     def crawls(self, gap: float, allowed: float) -> bool:
         """Whether Newton steps had been less work, and as many rounds again, at the rate of the later half, are not the
         end."""
-        work = self.engine.steps * len(self.engine.b) / self.problem.rows.m**3
-        if self.n_iter < CRAWL or work < FEW * self.crawl or gap <= 0:
+        work = self.engine.steps * len(self.engine.b) / self.problem.rows.m**3 / self.crawl
+        if self.n_iter < CRAWL or work < self.due or gap <= 0:
             return False
         halfway: float = self.budget.history[len(self.budget.history) // 2]["certificate"]
         if 2 * math.log(max(1.0, halfway / gap)) >= math.log(gap / allowed):
             return False
-        return work >= self.crawl or (self.factored and self.has_few_columns)
+        if work >= 1 or not self.factored:
+            return True
+        self.due = 2 * work
+        return self.has_steps() and self.has_columns(int(math.sqrt(work / SQUARE) * self.problem.rows.m))
 
-    @cached_property
-    def has_few_columns(self) -> bool:
-        """Whether a factor of the Gram matrix has so few that steps over these cost next to nothing."""
-        if not self.has_steps():
-            return False
-        rows = self.problem.rows
-        rows.complete()
-        K = np.asarray(rows.arrays)
-        return is_factor(factor_of(K, int(FEW * rows.m))[0], K)
+    def has_columns(self, most: int) -> bool:
+        """Whether a factor of the Gram matrix has no more than that."""
+        self.problem.rows.complete()
+        K = np.asarray(self.problem.rows.arrays)
+        return is_factor(factor_of(K, most)[0], K)
 
     def has_steps(self) -> bool:
         """Whether Newton steps are possible."""
