@@ -258,3 +258,12 @@ def test_damaged_files(tmp_path):
 def test_squares_that_vanish_leave_a_certificate(scale):
     info = ml.train(scale * np.array([[1.0], [2.0], [3.0]]), np.ones(3), solver="oneclass").info
     assert info.converged and -1e-290 <= info.bound <= info.objective * (1 - 1e-14) <= 0
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "newton"])
+def test_sums_of_rows_that_overflow_have_no_bound(algorithm):
+    """Rows that are summed to infinity by all duals: the weights of 0 are what is left."""
+    X = 1e153 * (1 + np.random.default_rng(0).standard_normal((60, 4)) / 9)
+    with pytest.warns(ml.ConvergenceWarning, match="stalled"):
+        info = ml.train(X, solver="oneclass", nu=0.3, algorithm=algorithm, max_iter=300).info
+    assert (info.objective, info.bound) == (0, -np.inf)

@@ -65,8 +65,6 @@ class OneClassFit:
     solver: MarginFit
     rho: float
     duals: FloatArray
-    # Those of the best bound, at the end.
-    feasible: FloatArray
 
     def __init__(self, problem: Problem, params: Parameters, run: Run) -> None:
         import numpy as np
@@ -77,6 +75,8 @@ class OneClassFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.cost = np.array(problem.instance)
         self.sum = params["nu"] * float(self.cost.sum())
+        # At the end the duals of the best bound.
+        self.feasible = np.zeros(len(self.cost))
         self.n_iter, self.pairs, self.solver = 0, None, None  # type: ignore[assignment]  # as above
         # (rho, duals) to begin with.
         self.known = None if run.start is None else (run.start["rho"], np.asarray(run.start["duals"]))
