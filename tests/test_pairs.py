@@ -257,6 +257,13 @@ def test_other_kernels(kind):
     assert model.info.algorithm == "pairs"
 
 
+def test_an_objective_without_a_minimum_is_told_as_one():
+    """Lengths are no reason, where the kernel is not positive semidefinite."""
+    X = np.random.default_rng(31).standard_normal((60, 2))
+    with pytest.raises(ValueError, match="not positive semidefinite on the rows, the objective may have no minimum"):
+        ml.train(np.tanh(2 * X @ X.T + 1), X[:, 0] > 0, solver="l2svc", kernel="precomputed", C=1000.0)
+
+
 def test_bits_do_not_depend_on_threads_or_on_the_cache():
     X, y = problem(900)
     y[:200] = 2
