@@ -54,8 +54,7 @@ class HalfSpacePairs(PairFit):
             self._begin()
 
     def start_of_steps(self) -> State | None:
-        """Their fits begin with another rho, to which these duals are nothing."""
-        return None
+        return {**self.state(), "rho": -self.offset} if self.offset < 0 else None
 
     def _clear(self) -> FloatArray:
         """How far each score is above rho."""
@@ -82,6 +81,8 @@ class TwoSumPairs(PairFit):
 
     # Newton steps are those of several fits.
     crawl = 4 * PairFit.crawl
+    # rho, or epsilon, that is best for the scores.
+    t: float
 
     def _start_with(self, total: float, first: BoolArray, second: BoolArray) -> None:
         self.total, self.sides, self.group = total, (first, second), second.astype(np.int8)
@@ -107,8 +108,7 @@ class TwoSumPairs(PairFit):
         return {**super().state(), "variables": np.array(self.engine.b if self.last is None else self.last)}
 
     def start_of_steps(self) -> State | None:
-        """Their fits begin with others of rho or epsilon, to which these duals are nothing."""
-        return None
+        return {**self.state(), "centre": self.offset, "t": self.t} if self.t > 0 else None
 
     def _choose_by(self, first: float, second: float) -> None:
         """The shifts of both sides by which the next active set is chosen. One that leaves nothing to rise, or nothing
@@ -150,14 +150,14 @@ class NuPairs(TwoSumPairs):
         v, below = threshold(-scores[second], self.cost[second], self.total)
         height = above + below
         self.length = height / square if height > 0 and square > 0 else 0.0
-        self.rho, self.offset = 0.5 * (u + v), 0.5 * (v - u)
+        self.t, self.offset = 0.5 * (u + v), 0.5 * (v - u)
         self._choose_by(-u, v)
         return -0.5 * self.length * self.length * square, -0.5 * square_of_duals
 
     def _solution(self, objective: float, bound: float, stopped: str | None,
                   coefficients: FloatArray | None = None) -> Solution:
         solution = super()._solution(objective, bound, stopped, coefficients)
-        weights, notes = in_units_of_rho(solution.weights, self.rho if self.length > 0 else 0.0)
+        weights, notes = in_units_of_rho(solution.weights, self.t if self.length > 0 else 0.0)
         return solution._replace(weights=weights, info=solution.info._replace(notes=notes))
 
 
@@ -189,16 +189,16 @@ class NuResidualPairs(TwoSumPairs):
     def _values_at(self, square: float, square_of_duals: float) -> tuple[float, float]:
         z, whole = np.asarray(self.problem.targets), float(self.cost.sum())
         residuals = z - np.asarray(self.engine.scores)
-        above, below, self.epsilon, self.offset = band_of(residuals, self.cost, 2 * self.total)
+        above, below, self.t, self.offset = band_of(residuals, self.cost, 2 * self.total)
         self._choose_by(above, -below)
-        loss = np.maximum(0.0, np.abs(residuals - self.offset) - self.epsilon)
-        return (0.5 * square + self.nu * self.epsilon * whole + float(self.cost @ loss),
+        loss = np.maximum(0.0, np.abs(residuals - self.offset) - self.t)
+        return (0.5 * square + self.nu * self.t * whole + float(self.cost @ loss),
                 float(self._coefficients() @ z) - 0.5 * square_of_duals)
 
     def _solution(self, objective: float, bound: float, stopped: str | None,
                   coefficients: FloatArray | None = None) -> Solution:
         solution = super()._solution(objective, bound, stopped, coefficients)
-        return solution._replace(info=solution.info._replace(notes=(told_epsilon(self.epsilon),)))
+        return solution._replace(info=solution.info._replace(notes=(told_epsilon(self.t),)))
 
 
 def threshold(scores: FloatArray, cost: FloatArray, total: float) -> tuple[float, float]:
