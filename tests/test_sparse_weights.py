@@ -10,6 +10,11 @@ import pytest
 from scipy import optimize, sparse, special
 
 import marginlinear as ml
+from marginlinear._core.feature_cd import FeatureCD
+from marginlinear._core.margin_cd import table_of
+from marginlinear.algorithms import sparse_newton
+from marginlinear.algorithms.sparse_newton import Point
+from marginlinear.data.arrays import as_rows
 
 liblinear = pytest.mark.skipif(shutil.which("liblinear-train") is None,
                                reason="needs `apt-get install liblinear-tools`")
@@ -355,3 +360,31 @@ def test_duals_next_to_nothing():
     engine = FeatureCD(as_rows(np.ones((2, 1)), -1.0), np.array([0, 1], dtype=np.int32), np.full(2, 1e6),
                        table_of((), "softplus"), 1.0, 0.0, 1)
     assert engine.dual_of(np.array([1e-320, 1e6])) == 0.0
+
+
+@pytest.mark.parametrize("bias", [-1.0, 0.5])
+@pytest.mark.parametrize(("made", "value"), [(np.asarray, None), (sparse.csr_array, None), (sparse.csr_array, 2.0)])
+def test_a_step_over_rows_is_that_over_weights(monkeypatch, made, value, bias):
+    """Woodbury; of dense rows, of sparse ones as such and as dense ones, and of rows of equal values."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((12, 60)) * (rng.random((12, 60)) < 0.4)
+    rows = as_rows(made(np.where(X == 0, 0.0, value or X)), bias)
+    y = rng.random(12) < 0.5
+    engine = FeatureCD(rows, y, np.full(12, 20.0), table_of((1.0,), ((1, -2, 1), (0, 0, 0))), 0.9, 0.1, 0)
+    point = Point(engine, 0.1 * rng.standard_normal(rows.d), np.full(rows.d, 0.3), None, 1)
+    some, at_work = np.flatnonzero(point.w), np.flatnonzero(point.h > 0)
+    assert 0 < len(at_work) < len(some)
+    wanted = point._over_weights(some, at_work)
+    for few in (0.0, 1.0):
+        monkeypatch.setattr(sparse_newton, "SPARSE", few)
+        assert np.allclose(point._over_rows(some, at_work), wanted, rtol=1e-8, atol=1e-10 * abs(wanted).max())
+
+
+def test_many_features_of_few_rows():
+    """More weights than a system may have, and few rows: no step was made, and cycles went on for minutes."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 6000))
+    y = X[:, :4].sum(axis=1) > 0
+    info = ml.train(X, y, solver="l1l2svc", C=660.0).info
+    assert (info.status, info.algorithm) == ("converged", "newton")
+    assert info.n_iter < 1000

@@ -121,6 +121,8 @@ cdef class FeatureCD:
     W : float64 array of shape (d,)
     U : float64 array of shape (d,)
         At the weights of the last survey.
+    sign : float64 array of shape (m,)
+        1 or -1: y.
     cycles : int
         Passes over sets of columns so far.
     work : float
@@ -128,7 +130,7 @@ cdef class FeatureCD:
     """
 
     cdef readonly Rows rows
-    cdef readonly double[::1] W, U
+    cdef readonly double[::1] W, U, sign
     cdef readonly Py_ssize_t cycles
     cdef readonly double work
     cdef Columns columns
@@ -140,7 +142,7 @@ cdef class FeatureCD:
     cdef const double[::1] cost
     cdef readonly double[::1] force
     # y_i a_i, the curvatures and losses, of the margins where `current`; +1 or -1; losses after a step.
-    cdef double[::1] margin, pull, curve, loss, sign, tried
+    cdef double[::1] margin, pull, curve, loss, tried
     # Beside each other, as they are read: curvatures, and v.x_i of a change v of the weights.
     cdef double[:, ::1] image
     cdef bint current

@@ -14,21 +14,24 @@ c_i phi''(g_i) and B = (y_i x_ij) over the features with a weight it is, and its
 
     1/h + B diag(sigma/(1 + sigma l2)) B',      B' diag(h) B + diag(1/sigma + l2)
 
+of which the smaller one is solved: with a row and a column for each row at work, h_i > 0, or for each weight.
+
 A proximal Newton step on P (feature_cd.pyx) knows only those rows that are at work where it begins: with nearly as many
 weights as such rows it goes small parts of its way. These steps come to the optimum.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from marginlinear._core.proximal import solve
+from marginlinear.threads import aside
 
 if TYPE_CHECKING:
     from marginlinear._core.feature_cd import FeatureCD
-    from marginlinear._typing import FloatArray
+    from marginlinear._typing import FloatArray, IntpArray
     from marginlinear.algorithms.certificate import Budget
 
 # A point is found where P + T is no more than this part of T above its least value; what rounding leaves, a part of it.
@@ -36,13 +39,15 @@ SOLVED, ROUNDED = 0.1, 1e-12
 # Newton steps to a point, at most. sigma becomes GROWTH times as large after no more than FEW, half of it after more
 # than MANY, and a LESSth where they do not come to the point, TRIALS times.
 STEPS, FEW, MANY, GROWTH, LESS, TRIALS = 50, 6, 15, 3.0, 10.0, 4
-# Weights of a system, at most.
+# Weights, or rows at work, of a system, at most.
 MOST = 4000
+# Rows are multiplied as sparse ones where that many of their values at most are not 0.
+SPARSE = 0.05
 # The part of a step's promised fall that is enough, its halvings, and the part of psi that is rounding.
 ENOUGH, HALVINGS, ROUNDING = 1e-4, 30, 1e-14
 # What a Newton step costs, beside a multiplication of a cycle over columns: the n^3 of n weights, or rows at work where
-# these are fewer, is SOLVING times as cheap; PASSES over the stored values; its calls.
-SOLVING, PASSES, CALLS = 30, 10, 3e5
+# these are fewer, is SOLVING times as cheap; all passes over a stored value are PASSES of them; its calls.
+SOLVING, PASSES, CALLS = 30, 3, 3e5
 # 1/sigma_j is in proportion to sum_i c_i x_ij^2, which is taken for no less than this part of the largest.
 LEAST = 1e-16
 
@@ -133,18 +138,17 @@ class Point:
         self._respond()
 
     def newton(self) -> bool:
-        """A Newton step on psi; whether one lowers it. There is none for more weights than MOST."""
-        engine, h, some = self.engine, self.h, np.flatnonzero(self.w)
-        if len(some) > MOST:
+        """A Newton step on psi; whether one lowers it. There is none for more weights and rows at work than MOST."""
+        some, at_work = np.flatnonzero(self.w), np.flatnonzero(self.h > 0)
+        if self.engine.rows.pager is None and len(at_work) < len(some):
+            n, direction = len(at_work), self._over_rows
+        else:
+            n, direction = len(some), self._over_weights
+        if n > MOST:
             return False
-        along = np.zeros(len(self.w))
-        if len(some):
-            engine.bend_rows(h)
-            H = engine.curvature(engine.gather(some).astype(np.intp))
-            H[np.diag_indices_from(H)] += 1 / self.sigma[some]
-            along[some] = solve(H, engine.sum_of(h * self.slope)[some], self.threads)
-        move = np.where(h > 0, self.slope - engine.margins_of(along), 0.0)
-        fall, part = float((h * self.slope) @ move), 1.0
+        move = np.zeros(len(self.g))
+        move[at_work] = direction(some, at_work)
+        fall, part = float((self.h * self.slope) @ move), 1.0
         if not fall > 0:
             return False
         for _ in range(HALVINGS):
@@ -156,6 +160,46 @@ class Point:
                 return True
             part /= 2
         return False
+
+    def _over_weights(self, some: IntpArray, at_work: IntpArray) -> FloatArray:
+        """The step in the margins of the rows at work, by the system over the weights."""
+        engine, along = self.engine, np.zeros(len(self.w))
+        if len(some):
+            engine.bend_rows(self.h)
+            H = engine.curvature(engine.gather(some).astype(np.intp))
+            H[np.diag_indices_from(H)] += 1 / self.sigma[some]
+            along[some] = solve(H, engine.sum_of(self.h * self.slope)[some], self.threads)
+        found: FloatArray = (self.slope - engine.margins_of(along))[at_work]
+        return found
+
+    def _over_rows(self, some: IntpArray, at_work: IntpArray) -> FloatArray:
+        """The same by the system over the rows."""
+        h, sign = self.h[at_work], np.asarray(self.engine.sign)[at_work]
+        root = np.sqrt(self.sigma / (1 + self.sigma * self.l2))
+        H = self._products(at_work, some, root) * (sign * sign[:, np.newaxis])
+        H[np.diag_indices_from(H)] += 1 / h
+        found: FloatArray = solve(H, self.slope[at_work], self.threads) / h
+        return found
+
+    def _products(self, at_work: IntpArray, some: IntpArray, root: FloatArray) -> FloatArray:
+        """Inner products of these rows over these features, each of which is multiplied by its root."""
+        rows = self.engine.rows
+        stored = some[some < rows.n]
+        X: Any = rows.arrays
+        if isinstance(X, tuple):
+            from scipy.sparse import csr_array
+
+            _, indices, indptr = X
+            X = csr_array((rows.stored(), indices[: rows.nnz], indptr), shape=(rows.m, rows.n))[at_work][:, stored]
+            X = X.astype(np.float64).multiply(root[stored]).tocsr()
+            if X.nnz > SPARSE * len(at_work) * len(stored):
+                X = X.toarray()
+        else:
+            X = X[np.ix_(at_work, stored)] * root[stored]
+        H: FloatArray = aside(np.matmul, X, X.T) if isinstance(X, np.ndarray) else (X @ X.T).toarray()
+        if len(stored) < len(some):
+            H += (rows.bias * root[-1]) ** 2
+        return H
 
     def _at(self, g: FloatArray) -> tuple[float, FloatArray]:
         """psi and w(U) of the duals at these margins."""

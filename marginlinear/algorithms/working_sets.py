@@ -198,10 +198,10 @@ class SparseFit:
     def move(self, certificate: float) -> bool:
         """To the next proximal point, if these have begun."""
         engine, points = self.engine, self.points
-        held = int(np.count_nonzero(engine.W))
-        if not 0 < held <= MOST:
+        n = min(int(np.count_nonzero(engine.W)), engine.count_support())
+        if not 0 < n <= MOST:
             return False
-        due = AHEAD * points.price(min(held, engine.count_support()))
+        due = AHEAD * points.price(n)
         self.moving = self.moving or engine.work > due or engine.cycles > LATEST * self.budget.max_iter
         if self.moving:
             points.step(certificate)
