@@ -412,12 +412,12 @@ def require_finite(solution: Solution, rows: Rows | None, method: Method) -> Non
     """Every Solution passes here: a method that meets values too large to be summed ends with the best finite weights
     it met, or here. `rows` are None where they are elsewhere."""
     if not (finite(solution.weights) and math.isfinite(solution.info.objective)):
+        smaller = "a smaller C, " if P.C in method.params else ""
         if rows is not None and rows.is_gram and not rows.definite:
             raise ValueError(f"{method.name}: weights or their objective are not finite: where a kernel is not "
                              "positive semidefinite on the rows, the objective may have no minimum: take other values "
-                             "of gamma and coef0, another kernel, or a smaller C")
+                             f"of gamma and coef0, {smaller}or another kernel")
         longest = "" if rows is None else f"the longest row has the length {math.sqrt(rows.sqnorms().max()):.3g}, and "
-        smaller = "a smaller C, " if P.C in method.params else ""
         raise ValueError(f"{method.name}: sums overflow: {longest}weights or their objective are not finite: scale the "
                          f"features to a common range such as [0, 1], or take {smaller}smaller weights of rows and "
                          "classes")

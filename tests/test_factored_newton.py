@@ -8,6 +8,7 @@ import pytest
 import marginlinear as ml
 from marginlinear.algorithms import pairs
 from marginlinear.algorithms.factored_newton import PANEL, factor_of, is_factor
+from marginlinear.algorithms.fixed_sums import TwoSumPairs
 
 GAMMA = 0.4
 
@@ -273,12 +274,12 @@ def test_steps_take_over_when_rounds_have_cost_as_much(solver, d, options):
 
 @pytest.mark.parametrize("limit", [{"max_iter": 40}, {"max_iter": 60}])
 def test_steps_that_are_cut_off_lose_nothing(monkeypatch, limit):
-    """Those of nu begin at another epsilon, far from what the rounds before them had found."""
+    """Those of nu are of several fits, each of another epsilon."""
     x = np.random.default_rng(0).standard_normal((120, 1))
     z, known = np.sin(2 * x[:, 0]) + 5, {"solver": "nusvr", "kernel": "rbf", "gamma": 4.0, "C": 20.0, "nu": 0.5}
     with pytest.warns(ml.ConvergenceWarning, match="cap on sweeps"):
         cut = ml.train(x, z, **known, **limit)
-    monkeypatch.setattr(pairs.PairFit, "crawl", np.inf)
+    monkeypatch.setattr(TwoSumPairs, "crawl", np.inf)
     with pytest.warns(ml.ConvergenceWarning, match="cap on sweeps"):
         rounds = ml.train(x, z, **known, max_iter=pairs.CRAWL).info
     info, K, b = cut.info, oracles.rbf(x, x, 4.0), np.zeros(len(x))

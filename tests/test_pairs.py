@@ -224,8 +224,7 @@ def test_each_group_has_variables_that_rise_and_fall():
 
 
 @pytest.mark.parametrize(("solver", "options"), [
-    ("l1svc", {"C": 100.0, "free_bias": True}), ("oneclass", {"nu": 0.4}), ("nusvr", {"C": 0.03, "nu": 0.45}),
-])
+    ("l1svc", {"C": 100.0, "free_bias": True}), ("nusvr", {"C": 0.03, "nu": 0.45})])
 def test_few_rounds_of_copies_and_of_small_costs(solver, options):
     """The active set has what gains most: rounds over others went on until sweeps took their place."""
     rng = np.random.default_rng(2)

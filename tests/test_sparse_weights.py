@@ -335,10 +335,6 @@ def test_as_many_weights_as_rows_at_work():
 
 @pytest.mark.parametrize("density", [0.1, 0.9])
 def test_curvature_of_columns(density):
-    from marginlinear._core.feature_cd import FeatureCD
-    from marginlinear._core.margin_cd import table_of
-    from marginlinear.data.arrays import as_rows
-
     rng = np.random.default_rng(3)
     X = rng.standard_normal((700, 30)) * (rng.random((700, 30)) < density)
     h = rng.random(700) * (rng.random(700) < 0.7)
@@ -353,10 +349,6 @@ def test_curvature_of_columns(density):
 
 def test_duals_next_to_nothing():
     """A share that is too small for a number is 0, whose entropy is 0."""
-    from marginlinear._core.feature_cd import FeatureCD
-    from marginlinear._core.margin_cd import table_of
-    from marginlinear.data.arrays import as_rows
-
     engine = FeatureCD(as_rows(np.ones((2, 1)), -1.0), np.array([0, 1], dtype=np.int32), np.full(2, 1e6),
                        table_of((), "softplus"), 1.0, 0.0, 1)
     assert engine.dual_of(np.array([1e-320, 1e6])) == 0.0
@@ -380,11 +372,13 @@ def test_a_step_over_rows_is_that_over_weights(monkeypatch, made, value, bias):
         assert np.allclose(point._over_rows(some, at_work), wanted, rtol=1e-8, atol=1e-10 * abs(wanted).max())
 
 
-def test_many_features_of_few_rows():
-    """More weights than a system may have, and few rows: no step was made, and cycles went on for minutes."""
+def test_many_features_of_few_rows(tmp_path):
+    """More weights than a system may have: no step was made, and cycles went on for minutes, in memory and on disk."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 6000))
     y = X[:, :4].sum(axis=1) > 0
     info = ml.train(X, y, solver="l1l2svc", C=660.0).info
     assert (info.status, info.algorithm) == ("converged", "newton")
     assert info.n_iter < 1000
+    stored = ml.train(ml.Store.write([(X, y)], tmp_path / "store"), solver="l1l2svc", C=660.0).info
+    assert (stored.status, stored.objective, stored.n_iter) == ("converged", info.objective, info.n_iter)

@@ -43,7 +43,7 @@ AGAIN = 2.5
 # Rounds, at least, before Newton steps take their place.
 CRAWL = 32
 # Newton steps over as many columns as rows are this part of the work where a loss has curvature, and steps over a
-# part of the columns SQUARE times the square of it.
+# part of the columns SQUARE times the square of it: columns are counted from the first of these parts on.
 CURVED, SQUARE = 1 / 32, 2.0
 # Of a gap at scores of float64, what rounds with float32 numbers can tell.
 STALE = 1e-5

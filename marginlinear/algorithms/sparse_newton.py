@@ -66,8 +66,12 @@ class ProximalPoints:
         self.n_iter, self.sigma = 0, 0.0
         self.g: FloatArray | None = None
 
+    def unknowns(self) -> int:
+        """Those of a Newton step's system at the engine's weights: these, or rows at work where there are fewer."""
+        return min(int(np.count_nonzero(self.engine.W)), self.engine.count_support())
+
     def price(self, n: int) -> float:
-        """Of a Newton step, in multiplications of a cycle over columns; n: weights or rows at work."""
+        """Of a Newton step with n unknowns, in multiplications of a cycle over columns."""
         return n**3 / SOLVING + PASSES * self.engine.rows.nnz + CALLS
 
     @property
@@ -140,7 +144,7 @@ class Point:
     def newton(self) -> bool:
         """A Newton step on psi; whether one lowers it. There is none for more weights and rows at work than MOST."""
         some, at_work = np.flatnonzero(self.w), np.flatnonzero(self.h > 0)
-        if self.engine.rows.pager is None and len(at_work) < len(some):
+        if len(at_work) < len(some):
             n, direction = len(at_work), self._over_rows
         else:
             n, direction = len(some), self._over_weights
@@ -183,19 +187,19 @@ class Point:
 
     def _products(self, at_work: IntpArray, some: IntpArray, root: FloatArray) -> FloatArray:
         """Inner products of these rows over these features, each of which is multiplied by its root."""
-        rows = self.engine.rows
+        rows = self.engine.rows.select(at_work)
         stored = some[some < rows.n]
         X: Any = rows.arrays
         if isinstance(X, tuple):
             from scipy.sparse import csr_array
 
             _, indices, indptr = X
-            X = csr_array((rows.stored(), indices[: rows.nnz], indptr), shape=(rows.m, rows.n))[at_work][:, stored]
+            X = csr_array((rows.stored(), indices[: rows.nnz], indptr), shape=(rows.m, rows.n))[:, stored]
             X = X.astype(np.float64).multiply(root[stored]).tocsr()
             if X.nnz > SPARSE * len(at_work) * len(stored):
                 X = X.toarray()
         else:
-            X = X[np.ix_(at_work, stored)] * root[stored]
+            X = X[:, stored] * root[stored]
         H: FloatArray = aside(np.matmul, X, X.T) if isinstance(X, np.ndarray) else (X @ X.T).toarray()
         if len(stored) < len(some):
             H += (rows.bias * root[-1]) ** 2

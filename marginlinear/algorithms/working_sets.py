@@ -198,7 +198,7 @@ class SparseFit:
     def move(self, certificate: float) -> bool:
         """To the next proximal point, if these have begun."""
         engine, points = self.engine, self.points
-        n = min(int(np.count_nonzero(engine.W)), engine.count_support())
+        n = points.unknowns()
         if not 0 < n <= MOST:
             return False
         due = AHEAD * points.price(n)
