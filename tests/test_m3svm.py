@@ -173,7 +173,8 @@ def test_the_inverse_of_the_hessian(monkeypatch, p, bias):
     assert len(seen) >= 9 and set(seen) == {5 if bias < 0 else 6}
 
 
-@pytest.mark.parametrize("p, bias", [(2, -1), (2, 2.0), (3, 0), (4, 2.0), (8, -1), (30, 0), (30, 2.0)])
+@pytest.mark.parametrize("p, bias", [(1, -1), (1, 2.0), (1.3, 0), (1.7, 2.0), (2, -1), (2, 2.0), (3, 0), (4, 2.0),
+                                     (8, -1), (30, 0), (30, 2.0)])
 def test_many_features_in_sweeps(p, bias):
     """More features than rows: certified by sweeps, or by steps from where these stall; rows dense and sparse, of
     different weights, one of them without values."""
@@ -228,7 +229,7 @@ def test_sweeps_that_crawl_leave_the_rest_to_steps(monkeypatch, near):
     assert ((1.0, False) in begun) == (near == 0.0)
 
 
-@pytest.mark.parametrize("p", [2, 4])
+@pytest.mark.parametrize("p", [1, 1.5, 2, 4])
 def test_sweeps_go_on_from_a_checkpoint(tmp_path, p):
     X, y, _ = data(9, m=40, d=60, k=4)
     options = {"C": 100.0, "norm": p}
@@ -239,6 +240,20 @@ def test_sweeps_go_on_from_a_checkpoint(tmp_path, p):
     assert whole.algorithm == part.algorithm == "cd" and part.n_iter == whole.n_iter // 2
     assert rest.converged and rest.n_iter < whole.n_iter
     assert part.bound <= rest.objective + 1e-12 and rest.objective <= part.objective
+
+
+@pytest.mark.parametrize("p, d", [(1, 60), (1, 20), (1.5, 60), (2, 60), (4, 60), (4, 20)])
+def test_a_grid_goes_on_from_duals_of_its_own_size(p, d):
+    """Classes that are separable have the same weights at any small lambda, and duals in proportion to it: what the one
+    before has found is certified at once, or next to that; sweeps over many features, steps over few. Where they are
+    not, duals at their bounds stay."""
+    X, y, _ = data(9, m=40, d=d, k=4)
+    X[np.arange(40), y] += 6.0
+    options = {"solver": "m3svm", "norm": p, "delta": 1e-6, "folds": 2, "refit": False, "tol": 1e-4}
+    first, *others = ml.search(X, y, grid={"lambda_": [1e-3, 2e-3, 4e-3]}, **options).table
+    assert all(not entry["unconverged"] and entry["n_iter"] <= first["n_iter"] / 4 for entry in others)
+    mixed = ml.search(X, np.roll(y, 7), grid={"lambda_": [1e-3, 10.0]}, **options).table
+    assert not any(entry["unconverged"] for entry in mixed)
 
 
 def test_few_sharp_pairs_are_solved_for(monkeypatch):
@@ -252,6 +267,7 @@ def test_few_sharp_pairs_are_solved_for(monkeypatch):
         return found
 
     monkeypatch.setattr(newton.NewtonFit, "solution", counted)
+    monkeypatch.setattr(newton, "SWEPT", 1000)
     models = []
     for most in (newton.MOST, 10):
         monkeypatch.setattr(newton, "MOST", most)

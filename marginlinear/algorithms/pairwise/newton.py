@@ -89,7 +89,9 @@ class NewtonFit:
             self.W[:] = start["W"]
         k = problem.n_classes
         regulariser.threads = run.threads
-        regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
+        # The loss at W = 0.
+        self.most = float(cost.sum()) * (k - 1)
+        regulariser.tau = start.get("tau", regulariser.first_tau(self.most, k))
         self.duals = self._duals() if self.hinge else None  # type: ignore[assignment]  # as above
         self.n_iter = self.products = 0
         run.enlist(self)
@@ -121,13 +123,13 @@ class NewtonFit:
             self.run.enlist(descent)
             self.n_iter = descent.run()
             self.run.enlist(self)
-        sigma = (self.run.start or {}).get("duals")
+        starts = self._starts()
         if self._in_sweeps:
-            sigma = self._swept(sigma)
+            starts = self._swept(starts)
         first = self.n_iter
         self._evaluate(self.W, self.gradient)
         if self.hinge:
-            self.duals.move(self.W, 0.0, sigma)
+            self._begin(starts)
         while True:
             self._certify()
             ended = ended or self.budget.spent(self.n_iter, self.rounded, self.bound)
@@ -171,6 +173,31 @@ class NewtonFit:
         """The weights as they are: see Run.fits."""
         return {"W": self.W, "width": self.loss.width, "tau": self.regulariser.tau,
                 "duals": self.duals.sigma if self.hinge else None}
+
+    def _starts(self) -> list[FloatArray]:
+        """sigma to begin with: those of the start, and of duals that are scaled as R's gradient at the start's W is.
+
+        At another weight of R the optimal W are the same where losses are next to nothing, and their duals are scaled.
+        """
+        sigma = (self.run.start or {}).get("duals")
+        if sigma is None:
+            return []
+        given, features = (1 + sigma) / 2, self.regulariser.features
+        self.regulariser.evaluate(self.W)
+        self.scratch[:] = 0
+        self.regulariser.add_gradient(self.W, self.scratch)
+        made = -dot(self.W[features], self._pull(given)[features])
+        scale = dot(self.W[features], self.scratch[features]) / made if made > 0 else 1.0
+        return [sigma, 2 * np.minimum(1, scale * given) - 1]
+
+    def _begin(self, starts: list[FloatArray]) -> None:
+        """The duals at W: of the best start, or, without one, those of its losses."""
+        bounds = []
+        for sigma in starts:
+            self.duals.move(self.W, 0.0, sigma)
+            self._certify()
+            bounds.append(self.bound)
+        self.duals.move(self.W, 0.0, starts[int(np.argmax(bounds))] if starts else None)
 
     def _centred(self) -> FloatArray:
         """A copy of W and b, whose columns add up to 0 from here on."""
@@ -303,27 +330,29 @@ class NewtonFit:
     def _in_sweeps(self) -> bool:
         """Whether dual coordinate descent goes first."""
         rows = self.problem.rows
-        return (self.hinge and self.width > 0 and self.regulariser.p >= 2 and rows.pager is None
+        return (self.hinge and self.width > 0 and rows.pager is None
                 and (rows.d > SWEPT or not self._correlated))
 
-    def _swept(self, sigma: FloatArray | None) -> FloatArray | None:
-        """Sweeps, from duals of 0 or from W and sigma; the duals at the end, or the start again where that is far."""
-        run, wide = self.run, self.loss.width
-        squares = self._column_squares(self.cost)[self.regulariser.features]
-        sweeps = DualSweeps(self.problem, run, self.cost, self.regulariser, self.width,
+    def _swept(self, starts: list[FloatArray]) -> list[FloatArray]:
+        """Sweeps, from duals of 0 or from W and a sigma; that of the end, or the start again where that is far."""
+        run, regulariser, k, wide = self.run, self.regulariser, self.problem.n_classes, self.loss.width
+        tau = regulariser.tau
+        squares = self._column_squares(self.cost)[regulariser.features]
+        sweeps = DualSweeps(self.problem, run, self.cost, regulariser, self.width,
                             float(squares.sum() / self.cost.sum()), self.W, self._check, self.budget,
                             CRAWLING_KNOWN if self._correlated else CRAWLING)
         run.enlist(sweeps)
-        self.loss.width = self.width
-        gap = sweeps.run(sigma, self._pull)
+        self.loss.width, regulariser.tau = self.width, regulariser.first_tau(LEAST * self.most, k)
+        gap = sweeps.run(starts, self._pull)
         self.n_iter = sweeps.n_iter
         run.enlist(self)
         near = max(allowance(run.tol, self.objective), NEAR * abs(self.objective))
         if gap <= near or self.budget.exhausted(self.n_iter):
-            return sweeps.sigma
-        self.loss.width = wide
+            regulariser.tau = regulariser.first_tau(gap, k)
+            return [sweeps.sigma]
+        self.loss.width, regulariser.tau = wide, tau
         self.W[:] = run.start["W"] if run.start else 0.0
-        return sigma
+        return starts
 
     def _pull(self, rho: FloatArray) -> FloatArray:
         """The gradient of the losses that rho makes, until something else is in its place."""

@@ -118,8 +118,9 @@ class Quadratic:
         by_rows(some, A, self.threads)
         return 0.0, 2.0, self.square * sqnorm(V) + self._conjugate_of_bias(W, gradient)
 
-    def first_strength(self, U: FloatArray) -> FloatArray:
-        """`strength` at about W = U M^-1, one for all pairs; 0 where `square` has the whole of M."""
+    def first_strength(self, U: FloatArray, size: float) -> FloatArray:
+        """`strength` to begin with, one for all pairs: at about W = U M^-1, or for p < 2, where U says little of W, at
+        ||w_j - w_l|| = `size`; 0 where `square` has the whole of M."""
         return np.zeros((U.shape[1], U.shape[1]))
 
     def strength(self, before: FloatArray, part: float) -> FloatArray:
@@ -189,12 +190,12 @@ class Pairwise(Quadratic):
         first, second = np.triu_indices(k, 1)
         return first, second, self.lam * self.p * (self.p - 2) * self.T[first, second]
 
-    def first_strength(self, U: FloatArray) -> FloatArray:
-        # ||u_j - u_l|| = lambda p S k ||w_j - w_l||
+    def first_strength(self, U: FloatArray, size: float) -> FloatArray:
         k, p = U.shape[1], self.p
-        size = math.sqrt(distances(U).sum() / (k * (k - 1))) / (self.lam * p * k)
-        S = size ** ((p - 2) / (p - 1)) if size > 0 else 1.0
-        return self.lam * p * S * (1 - np.eye(k))
+        if p >= 2:
+            # ||u_j - u_l|| = lambda p S k ||w_j - w_l||
+            size = (math.sqrt(distances(U).sum() / (k * (k - 1))) / (self.lam * p * k)) ** (1 / (p - 1))
+        return self.lam * p * (size ** (p - 2) if size > 0 else 1.0) * (1 - np.eye(k))
 
     def strength(self, before: FloatArray, part: float) -> FloatArray:
         S = self.lam * self.p * self.S

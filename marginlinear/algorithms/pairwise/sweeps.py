@@ -3,7 +3,8 @@
 At given S_jl = ||w_j - w_l||^{p-2}, R(W) + eps ||W||^2 has the same curvature M (__init__) everywhere, and hinge_cd.pyx
 finds the duals of the optimum, W = U M^-1. S follows the weights from sweep to sweep. Where log S is x away from its
 end, it would go to -(p - 2) x if the duals stayed, as w_j - w_l is then in proportion to 1/S_jl, and to its end if the
-margins stayed. It goes a part 2/p of the way, which leaves it 1 - 2/p of x away, on either side.
+margins stayed. It goes a part 2/p of the way, which leaves it 1 - 2/p of x away, on either side; for p < 2 all of it,
+which leaves (2 - p) x or nothing: for p = 1 no part of x is safe beyond.
 
 The sum of b's duals is 2 eps b, next to 0. In the sweeps b has the curvature of a feature, around b as it was at the
 end of the sweep before: the method of multipliers for that sum.
@@ -50,7 +51,6 @@ class DualSweeps:
     run : Run
     cost : float64 array of shape (m,)
     regulariser : Quadratic or Pairwise
-        p >= 2.
     width : float
         Of the hinge's rounded corner.
     square : float
@@ -82,12 +82,13 @@ class DualSweeps:
 
     def state(self) -> State:
         """See Run.fits."""
-        return {"W": self.W, "width": self.engine.width, "tau": 0.0, "duals": self.sigma}
+        return {"W": self.W, "width": self.engine.width, "tau": self.regulariser.tau, "duals": self.sigma}
 
-    def run(self, sigma: FloatArray | None, gradient: Callable[[FloatArray], FloatArray]) -> float:
-        """From duals of 0, or from W and sigma; returns the certificate at the end. `gradient(rho)` is the losses'."""
+    def run(self, starts: list[FloatArray], gradient: Callable[[FloatArray], FloatArray]) -> float:
+        """From duals of 0, or from W and the best sigma; returns the certificate at the end. `gradient(rho)` is the
+        losses'."""
         engine, regulariser, W = self.engine, self.regulariser, self.W
-        strength = self._begin(sigma, gradient)
+        strength = self._begin(starts, gradient)
         best, skipped, share, due, early = math.inf, 0.0, SKIPPED, FIRST, 0
         while True:
             M = self._metric(strength)
@@ -115,23 +116,36 @@ class DualSweeps:
             if regulariser.bias:
                 W[-1] *= 1 - 2 * regulariser.leak * lift
                 W[-1] += lift / regulariser.bias * np.asarray(engine.balance)
-            before, strength = strength, regulariser.strength(strength, 2 / regulariser.p)
+            before, strength = strength, regulariser.strength(strength, min(1.0, 2 / regulariser.p))
             if strength is not before:
                 multiply(W[regulariser.features], M @ inverse_of(self._metric(strength)), W[regulariser.features],
                          self.threads)
 
-    def _begin(self, sigma: FloatArray | None, gradient: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """W of the duals; returns the strengths of the pairs."""
-        W, features = self.W, self.regulariser.features
-        U = -gradient(np.full(self.engine.duals.shape, 0.5) if sigma is None else (1 + sigma) / 2)[features]
-        strength = self.regulariser.first_strength(U)
-        if sigma is None:
+    def _begin(self, starts: list[FloatArray], gradient: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """W of the duals, of those with the best certificate; returns the strengths of the pairs."""
+        W, regulariser, features = self.W, self.regulariser, self.regulariser.features
+
+        def pull(rho: FloatArray) -> FloatArray:
+            return -gradient(rho)[features]
+
+        size = 1 / math.sqrt(self.square) if 0 < self.square < math.inf else 1.0
+        rho = (1 + starts[0]) / 2 if starts else np.full(self.engine.duals.shape, 0.5)
+        strength = regulariser.first_strength(pull(rho), size)
+        if not starts:
             W[:] = 0
-        else:
-            self.engine.resume((1 + sigma) / 2 * self.cost)
-            self.regulariser.evaluate(W)
-            strength = self.regulariser.strength(strength, 1.0)
-            multiply(U, inverse_of(self._metric(strength)), W[features], self.threads)
+            return strength
+        regulariser.evaluate(W)
+        strength = regulariser.strength(strength, 1.0)
+        inverse = inverse_of(self._metric(strength))
+
+        def gap_of(sigma: FloatArray) -> float:
+            rho = (1 + sigma) / 2
+            self.engine.resume(rho * self.cost)
+            multiply(pull(rho), inverse, W[features], self.threads)
+            objective, bound = self.check(sigma)
+            return objective - bound
+
+        gap_of(min(starts, key=gap_of))
         return strength
 
     def _metric(self, strength: FloatArray) -> FloatArray:

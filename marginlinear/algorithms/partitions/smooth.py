@@ -225,6 +225,10 @@ class SummedNewtonFit(NewtonFit):
     def _in_sweeps(self) -> bool:
         return False
 
+    def _starts(self) -> list[FloatArray]:
+        """Duals are where the rows are."""
+        return []
+
     def _loss(self, name: str, width: float) -> Any:
         places = self.run.places
         assert places is not None
