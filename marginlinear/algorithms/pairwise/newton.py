@@ -89,9 +89,7 @@ class NewtonFit:
             self.W[:] = start["W"]
         k = problem.n_classes
         regulariser.threads = run.threads
-        # The loss at W = 0.
-        self.most = float(cost.sum()) * (k - 1)
-        regulariser.tau = start.get("tau", regulariser.first_tau(self.most, k))
+        regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
         self.duals = self._duals() if self.hinge else None  # type: ignore[assignment]  # as above
         self.n_iter = self.products = 0
         run.enlist(self)
@@ -342,7 +340,7 @@ class NewtonFit:
                             float(squares.sum() / self.cost.sum()), self.W, self._check, self.budget,
                             CRAWLING_KNOWN if self._correlated else CRAWLING)
         run.enlist(sweeps)
-        self.loss.width, regulariser.tau = self.width, regulariser.first_tau(LEAST * self.most, k)
+        self.loss.width, regulariser.tau = self.width, regulariser.first_tau(LEAST * self.cost.sum() * (k - 1), k)
         gap = sweeps.run(starts, self._pull)
         self.n_iter = sweeps.n_iter
         run.enlist(self)

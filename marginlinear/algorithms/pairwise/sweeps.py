@@ -138,14 +138,14 @@ class DualSweeps:
         strength = regulariser.strength(strength, 1.0)
         inverse = inverse_of(self._metric(strength))
 
-        def gap_of(sigma: FloatArray) -> float:
+        def certificate_of(sigma: FloatArray) -> float:
             rho = (1 + sigma) / 2
             self.engine.resume(rho * self.cost)
             multiply(pull(rho), inverse, W[features], self.threads)
             objective, bound = self.check(sigma)
             return objective - bound
 
-        gap_of(min(starts, key=gap_of))
+        certificate_of(min(starts, key=certificate_of))
         return strength
 
     def _metric(self, strength: FloatArray) -> FloatArray:
