@@ -256,6 +256,27 @@ def test_a_grid_goes_on_from_duals_of_its_own_size(p, d):
     assert not any(entry["unconverged"] for entry in mixed)
 
 
+@pytest.mark.parametrize("p", [1, 1.5])
+@pytest.mark.parametrize("left", [0.0, -1e-12])
+def test_a_certificate_that_is_nothing(monkeypatch, p, left):
+    """What rounding leaves of sweeps' certificate, 0 or less, makes no norm sharp, and no number that is none."""
+    X, y, _ = data(9, m=40, d=60, k=4)
+    run, taus = sweeps.DualSweeps.run, []
+    monkeypatch.setattr(sweeps.DualSweeps, "run", lambda *given: run(*given) and left)
+    monkeypatch.setattr(newton.NewtonFit, "_support", lambda fit: taus.append(fit.regulariser.tau) or 0)
+    assert train("m3svm", X, y, norm=p).info.converged
+    assert len(taus) == 1 and 0 < taus[0] < 1
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 4])
+def test_a_grid_goes_on_from_classes_that_are_one(p):
+    """At the least C all w_l are next to 0; the next points are far, and certified."""
+    X, y, _ = data(9, m=40, d=60, k=4)
+    found = ml.search(X, y, solver="m3svm", norm=p, folds=2, refit=False, grid={"C": [1e-9, 1e-3, 1.0, 1e3]}).table
+    assert not any(entry["unconverged"] for entry in found)
+    assert all(entry["n_iter"] <= 3000 for entry in found)
+
+
 def test_few_sharp_pairs_are_solved_for(monkeypatch):
     """It takes fewer products to the same optimum; more pairs than may be are left to the conjugate gradients."""
     X, y, _ = data(2, m=150, d=100, k=5)

@@ -186,7 +186,7 @@ class NewtonFit:
         self.regulariser.add_gradient(self.W, self.scratch)
         made = -dot(self.W[features], self._pull(given)[features])
         scale = dot(self.W[features], self.scratch[features]) / made if made > 0 else 1.0
-        return [sigma, 2 * np.minimum(1, scale * given) - 1]
+        return [sigma, 2 * np.minimum(1, scale * given) - 1] if math.isfinite(scale) else [sigma]
 
     def _begin(self, starts: list[FloatArray]) -> None:
         """The duals at W: of the best start, or, without one, those of its losses."""
@@ -334,19 +334,20 @@ class NewtonFit:
     def _swept(self, starts: list[FloatArray]) -> list[FloatArray]:
         """Sweeps, from duals of 0 or from W and a sigma; that of the end, or the start again where that is far."""
         run, regulariser, k, wide = self.run, self.regulariser, self.problem.n_classes, self.loss.width
-        tau = regulariser.tau
+        tau, least = regulariser.tau, LEAST * self.cost.sum() * (k - 1)
         squares = self._column_squares(self.cost)[regulariser.features]
         sweeps = DualSweeps(self.problem, run, self.cost, regulariser, self.width,
                             float(squares.sum() / self.cost.sum()), self.W, self._check, self.budget,
                             CRAWLING_KNOWN if self._correlated else CRAWLING)
         run.enlist(sweeps)
-        self.loss.width, regulariser.tau = self.width, regulariser.first_tau(LEAST * self.cost.sum() * (k - 1), k)
+        self.loss.width, regulariser.tau = self.width, regulariser.first_tau(least, k)
         gap = sweeps.run(starts, self._pull)
         self.n_iter = sweeps.n_iter
         run.enlist(self)
         near = max(allowance(run.tol, self.objective), NEAR * abs(self.objective))
         if gap <= near or self.budget.exhausted(self.n_iter):
-            regulariser.tau = regulariser.first_tau(gap, k)
+            # By rounding the certificate may be 0, or less.
+            regulariser.tau = regulariser.first_tau(max(gap, least), k)
             return [sweeps.sigma]
         self.loss.width, regulariser.tau = wide, tau
         self.W[:] = run.start["W"] if run.start else 0.0

@@ -3,8 +3,8 @@
 At given S_jl = ||w_j - w_l||^{p-2}, R(W) + eps ||W||^2 has the same curvature M (__init__) everywhere, and hinge_cd.pyx
 finds the duals of the optimum, W = U M^-1. S follows the weights from sweep to sweep. Where log S is x away from its
 end, it would go to -(p - 2) x if the duals stayed, as w_j - w_l is then in proportion to 1/S_jl, and to its end if the
-margins stayed. It goes a part 2/p of the way, which leaves it 1 - 2/p of x away, on either side; for p < 2 all of it,
-which leaves (2 - p) x or nothing: for p = 1 no part of x is safe beyond.
+margins stayed. It goes a part 2/p of the way, which leaves it 1 - 2/p of x away, on either side; for p < 2 the whole
+way, which leaves it (2 - p) x away or not at all, as more would overshoot where the margins stay.
 
 The sum of b's duals is 2 eps b, next to 0. In the sweeps b has the curvature of a feature, around b as it was at the
 end of the sweep before: the method of multipliers for that sum.
