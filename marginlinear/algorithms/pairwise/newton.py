@@ -5,8 +5,9 @@ Of few rows, lbfgs.py is the quicker one where it applies, of many features swee
 A Newton step solves H s = -gradient by conjugate gradients, in coordinates of the classes' directions in which M is
 the identity and C = sum_i B_i diagonal, B_i row i's curvature in its scores. Preconditioner: (I + A x C)^-1 with
 A = sum_i tr(B_i) x_i x_i' / sum_i tr(B_i), of which many features have the diagonal alone; of a sharp hinge that of
-active.py, as soon as the products have cost what it costs. SciPy's Newton methods take no preconditioner, its L-BFGS
-needs up to 20 vectors of d k numbers; here there are 6, with active.py's 10, and what a pass over rows needs.
+direct.py, for few weights, or of active.py, as soon as the products have cost what it costs. SciPy's Newton methods
+take no preconditioner, its L-BFGS needs up to 20 vectors of d k numbers; here there are 6, with active.py's 10, and
+what a pass over rows needs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from marginlinear._core.scores import margins_of, scores_of
 from marginlinear._core.smooth import SmoothLoss
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.pairwise.active import MOST, ActivePairs, sharpest
+from marginlinear.algorithms.pairwise.direct import WholeHessian
 from marginlinear.algorithms.pairwise.lbfgs import ScoreDescent
 from marginlinear.algorithms.pairwise.loss import HingeDuals
 from marginlinear.algorithms.pairwise.passes import CACHED, add, blocks, by_rows, dot, maximum, multiply
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import FloatArray, IntpArray, State
+    from marginlinear._typing import FloatArray, State
     from marginlinear.algorithms.pairwise.regulariser import Quadratic
     from marginlinear.problem import Problem, Run
 
@@ -42,8 +44,8 @@ WHOLE = 1000
 # Features above which sweeps go before the steps, and the sweeps that may crawl: fewer where the preconditioner knows
 # the correlations.
 SWEPT, CRAWLING, CRAWLING_KNOWN = 100, 1000, 250
-# Products of the Hessian, at least, that come before active.py is tried.
-TRIED = 20
+# Most features whose whole Hessian is solved for; products of it, at least, before active.py is tried on more.
+DIRECT, TRIED = 100, 20
 # A stage is settled when a step promises no more than this part of what the rounding costs: the rounding then falls by
 # the factor SHARPER, down to LEAST.
 SETTLED, SHARPER, LEAST = 0.1, 4.0, 1e-12
@@ -270,7 +272,7 @@ class NewtonFit:
             p[lo:hi] += q[lo:hi]
 
         first = rho = sum(run_chunks(go, d, threads, size))
-        gain, which, patience = 0.0, None, math.inf
+        gain, sharp, patience = 0.0, None, math.inf
         rough = ROUGH_HINGE if self.hinge else ROUGH
         forcing = max(FINE, rough * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective))))
         # Without rounding d k gradients are the exact solution.
@@ -279,17 +281,15 @@ class NewtonFit:
                 break
             if self.budget.exhausted(self.n_iter):
                 return None
-            if products == TRIED:
-                which = self._sharpest()
-                patience = math.inf if which is None else len(which)**3 / max(1, self.problem.rows.nnz * step.shape[1])
-            if which is not None and products >= patience:
-                sharp = ActivePairs(self.problem.rows, self.problem.y, self.duals.H, which, self.regulariser, self.W)
-                which, turn = None, 0.0
+            if products == (0 if self._few else TRIED):
+                sharp, patience = self._sharp()
+            if sharp is not None and products >= patience:
+                inverse, sharp, turn = sharp(), None, 0.0
                 multiply(self.gradient, -self.regulariser.basis, p, threads)
-                start, along = dot(p, sharp(p, 0, d)), sharp(r, 0, d)
+                start, along = dot(p, inverse(p, 0, d)), inverse(r, 0, d)
                 # Rounding may leave it indefinite, or not a number.
                 if start > 0 and dot(r, along) > 0:
-                    precondition, size, first, rho, q[:] = sharp, d, start, dot(r, along), along
+                    precondition, size, first, rho, q[:] = inverse, d, start, dot(r, along), along
             run_chunks(head, d, threads, size)
             self._product(p, q)
             bend = sum(run_chunks(lambda lo, hi: dot(p[lo:hi], q[lo:hi]), d, threads, size))
@@ -303,11 +303,21 @@ class NewtonFit:
         multiply(step, self.regulariser.basis.T, step, threads)
         return gain
 
-    def _sharpest(self) -> IntpArray | None:
-        """Places of the few values of the hinge's curvature that count, None where there are more."""
+    def _sharp(self) -> tuple[Callable[[], ActivePairs | WholeHessian] | None, float]:
+        """What makes the inverse of a hinge's Hessian, of all weights where these are few, or of the few values of the
+        curvature that count, and what that costs, in products; None where both are many."""
         if not self.hinge:
-            return None
-        return sharpest(self.duals.H, MOST - len(self.regulariser.rank_ones(self.problem.n_classes)[0]))
+            return None, math.inf
+        problem, regulariser, H, W = self.problem, self.regulariser, self.duals.H, self.W
+        rows, (d, k) = problem.rows, W.shape
+        product = max(1, rows.nnz * k)
+        if self._few:
+            cost = (d * (k - 1))**3 + rows.m * k * d**2
+            return lambda: WholeHessian(rows, problem.y, H, regulariser, W), cost / product
+        which = sharpest(H, MOST - len(regulariser.rank_ones(k)[0]))
+        if which is None:
+            return None, math.inf
+        return lambda: ActivePairs(rows, problem.y, H, which, regulariser, W), len(which)**3 / product
 
     def _product(self, V: FloatArray, out: FloatArray) -> None:
         """The Hessian times V, both in the coordinates of the basis."""
@@ -318,6 +328,12 @@ class NewtonFit:
         else:
             self.loss.product(V.reshape(-1), out.reshape(-1), basis)
         self.regulariser.add_product(self.W, V, out)
+
+    @property
+    def _few(self) -> bool:
+        """Whether there are so few weights, for so many rows, that their whole Hessian is solved for."""
+        d, k = self.W.shape
+        return d <= DIRECT and d * (k - 1) <= min(MOST, self.problem.rows.m)
 
     @property
     def _on_scores(self) -> bool:

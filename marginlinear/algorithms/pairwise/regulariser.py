@@ -90,6 +90,13 @@ class Quadratic:
             return None
         return self._own_of_bias() * np.append((self.basis[:, :-1] ** 2).sum(axis=0), 1.0)
 
+    def hessian_of_bias(self) -> FloatArray | None:
+        """The Hessian's part for the bias, in the coordinates of the basis; None without a bias, I where its feature is
+        0, and nothing has a slope."""
+        if self.bias is None:
+            return None
+        return self._own_of_bias() * self.basis.T @ self.basis if self.bias else np.eye(len(self.basis))
+
     def inverse_of_bias(self) -> FloatArray | None:
         """The inverse of the Hessian's part for the bias, in the coordinates of the basis; None without a bias."""
         if self.bias is None:

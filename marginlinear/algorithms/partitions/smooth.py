@@ -8,6 +8,7 @@ operation speaks of other weights, they are met again.
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -240,8 +241,9 @@ class SummedNewtonFit(NewtonFit):
     def _duals(self) -> Any:
         return ElsewhereDuals(self.loss)
 
-    def _sharpest(self) -> None:
+    def _sharp(self) -> tuple[None, float]:
         """The curvature is where the rows are."""
+        return None, math.inf
 
     @property
     def _correlated(self) -> bool:
