@@ -253,6 +253,15 @@ def test_interrupt_is_noticed(interrupts_second_round):
     assert time.perf_counter() - started < 20
 
 
+@pytest.mark.parametrize("solver", ["cs", "lpmcsvm"])
+def test_steps_that_are_cut_short_again_and_again(solver):
+    """The proximal term grows until steps are whole; otherwise thousands would not do."""
+    rng = np.random.default_rng(1)
+    X = np.round(2 * rng.normal(size=(300, 20)))
+    y = (X @ rng.normal(size=(20, 3)) + 3 * rng.normal(size=(300, 3))).argmax(axis=1)
+    assert ml.train(X, y, solver=solver, C=1e6, algorithm="newton", max_iter=500).info.converged
+
+
 def test_too_many_weights_are_refused():
     X, y = np.eye(6, 1200), np.array([0, 1, 2, 3, 4, 5])
     with pytest.raises(ValueError, match=r"5 x 1200 = 6000.*'auto'"):

@@ -9,6 +9,7 @@ cdef class ProximalNewton:
     cdef public double g, value
     cdef readonly bint afresh
     cdef double G
+    cdef Py_ssize_t cut
     cdef readonly double[::1] W
     cdef double[::1] U, gradient, start
     cdef double _subtract(self, const double[::1] W) noexcept nogil

@@ -23,10 +23,11 @@ from marginlinear._core.rows cimport GRAM
 
 from marginlinear._core.cholesky import factor, substitute
 
-# g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST. Where rows
-# stay at knots of the loss, q comes to their duals by steps of 1/g.
+# g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST, or from the
+# time when so MANY in a row were, up to FAR. Where rows stay at knots of the loss, q comes to their duals by steps of
+# 1/g.
 FIRST, FALL, LAST = 0.3, 0.3, 1e-8
-RISE, MOST, SHORT = 3.0, 3.0, 0.2
+RISE, MOST, SHORT, MANY, FAR = 3.0, 3.0, 0.2, 8, 100.0
 # F is solved when G <= SOLVED e.
 SOLVED = 0.3
 # On the diagonal of the scaled curvature, which unscaled data make singular to working precision; tenfold, up to MUCH,
@@ -113,8 +114,11 @@ cdef class ProximalNewton:
         cdef const double[::1] direction = self._direction(self.gradient)
         self.fall = self._product(self.gradient, direction)
         if self._search(direction, self.fall) < SHORT:
-            self.g = fmax(self.g, fmin(MOST, RISE * self.g))
+            self.cut += 1
+            self.g = fmax(self.g, fmin(FAR if self.cut > MANY else MOST, RISE * self.g))
             self.value = self._again()
+        else:
+            self.cut = 0
         self._publish()
         self.engine.n_iter += 1
 
