@@ -46,6 +46,8 @@ WHOLE = 1000
 SWEPT, CRAWLING, CRAWLING_KNOWN = 100, 1000, 250
 # Most features whose whole Hessian is solved for; products of it, at least, before active.py is tried on more.
 DIRECT, TRIED = 100, 20
+# Multiplications of a solution over n pairs that cost as much as one of a product: it takes n^3.
+QUICK = 4
 # A stage is settled when a step promises no more than this part of what the rounding costs: the rounding then falls by
 # the factor SHARPER, down to LEAST.
 SETTLED, SHARPER, LEAST = 0.1, 4.0, 1e-12
@@ -317,7 +319,7 @@ class NewtonFit:
         which = sharpest(H, MOST - len(regulariser.rank_ones(k)[0]))
         if which is None:
             return None, math.inf
-        return lambda: ActivePairs(rows, problem.y, H, which, regulariser, W), len(which)**3 / product
+        return lambda: ActivePairs(rows, problem.y, H, which, regulariser, W), len(which)**3 / (QUICK * product)
 
     def _product(self, V: FloatArray, out: FloatArray) -> None:
         """The Hessian times V, both in the coordinates of the basis."""
