@@ -9,6 +9,8 @@ LAST: float
 RISE: float
 MOST: float
 SHORT: float
+MANY: int
+FAR: float
 SOLVED: float
 RIDGE: float
 MUCH: float
