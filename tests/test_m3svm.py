@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 import marginlinear as ml
 from marginlinear._core.rows import Rows
 from marginlinear._core.smooth import SmoothLoss
-from marginlinear.algorithms.pairwise import active, direct, newton, passes, sweeps
+from marginlinear.algorithms.pairwise import active, newton, passes, sweeps
 from marginlinear.algorithms.pairwise import regulariser as regularisers
 
 LOSSES = {"m3svm": "hinge", "ism3-logistic": "logistic", "ism3-softmax": "softmax"}
@@ -159,7 +159,7 @@ def test_the_inverse_of_the_hessian(monkeypatch, p, bias):
         if bias == 0:
             V[-1] = 0.0
         fit._product(V, product)
-        whole = direct.WholeHessian(fit.problem.rows, fit.problem.y, H, fit.regulariser, W)
+        whole = fit._whole()
         for inverse in (sharp, whole):
             found = inverse(product, 0, len(W))
             assert np.allclose(found, V, atol=1e-6 * abs(V).max())
@@ -168,7 +168,6 @@ def test_the_inverse_of_the_hessian(monkeypatch, p, bias):
         return None, np.inf
 
     monkeypatch.setattr(newton, "TRIED", 1)
-    monkeypatch.setattr(direct, "AT_ONCE", 200)
     monkeypatch.setattr(newton.NewtonFit, "_sharp", undone)
     X, y, _ = data(6, m=20, d=5, k=4)
     X[abs(X) < 0.3] = 0.0
@@ -314,6 +313,8 @@ def test_few_features_of_very_different_lengths(monkeypatch, p):
         product(fit, V, out)
 
     monkeypatch.setattr(newton.NewtonFit, "_product", counted)
+    # A few rows at once.
+    monkeypatch.setattr(passes, "AT_ONCE", 1.0)
     for features in (newton.DIRECT, 0):
         monkeypatch.setattr(newton, "DIRECT", features)
         products.append(0)

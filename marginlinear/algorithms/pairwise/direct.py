@@ -16,15 +16,14 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from marginlinear.algorithms.pairwise.active import matrix_of
+from marginlinear.algorithms.pairwise.passes import blocks
 from marginlinear.threads import aside
 
 if TYPE_CHECKING:
     from marginlinear._core.rows import Rows
     from marginlinear._typing import FloatArray, Int32Array
+    from marginlinear.algorithms.certificate import Budget
     from marginlinear.algorithms.pairwise.regulariser import Quadratic
-
-# Products of two features of some rows that are made at once.
-AT_ONCE = 1 << 20
 
 
 class WholeHessian:
@@ -32,10 +31,8 @@ class WholeHessian:
 
     Parameters
     ----------
-    rows : Rows
-    y : int32 array of shape (m,)
-    H : float64 array of shape (m, k)
-        h_il
+    curvature : float64 array of shape (k, k, d, d)
+        sum_i B_i (x) x_i x_i'
     regulariser : Quadratic or Pairwise
         As evaluated at W, and aligned.
     W : float64 array of shape (d, k)
@@ -43,11 +40,11 @@ class WholeHessian:
     What rounding makes singular gives not-a-numbers.
     """
 
-    def __init__(self, rows: Rows, y: Int32Array, H: FloatArray, regulariser: Quadratic, W: FloatArray) -> None:
+    def __init__(self, curvature: FloatArray, regulariser: Quadratic, W: FloatArray) -> None:
         # The last column is 0.
         T = regulariser.basis[:, :-1]
         (d, k), n = W.shape, W.shape[0] * T.shape[1]
-        system = np.tensordot(np.tensordot(T, curvature_of(rows, y, H), (0, 0)), T, (1, 0)).transpose(1, 0, 2, 3)
+        system = np.tensordot(np.tensordot(T, curvature, (0, 0)), T, (1, 0)).transpose(1, 0, 2, 3)
         system = np.ascontiguousarray(system)
         own = np.ones((d, 1, 1)) * np.eye(k - 1)
         of_bias = regulariser.hessian_of_bias()
@@ -78,20 +75,22 @@ class WholeHessian:
         return found[lo:hi]
 
 
-def curvature_of(rows: Rows, y: Int32Array, H: FloatArray) -> FloatArray:
-    """sum_i B_i (x) x_i x_i', float64 array of shape (k, k, d, d)."""
+def curvature_of(rows: Rows, y: Int32Array, H: FloatArray, budget: Budget) -> FloatArray | None:
+    """sum_i B_i (x) x_i x_i', float64 array of shape (k, k, d, d); None where the budget ends."""
     d, k = rows.d, H.shape[1]
-    pairs = np.zeros((k, k, d * d))
-    size = max(1, AT_ONCE // (d * d))
-    for lo in range(0, rows.m, size):
-        part = np.arange(lo, min(rows.m, lo + size))
-        X = matrix_of(rows.select(part))
+    pairs = np.zeros((k, k, d, d))
+    for part in blocks(rows.m, k * d):
+        if budget.exhausted(0):
+            return None
+        which = np.arange(rows.m)[part]
+        X = matrix_of(rows.select(which))
         X = X.toarray() if isinstance(X, csr_array) else X
-        products = (X[:, :, np.newaxis] * X[:, np.newaxis]).reshape(len(X), d * d)
         for j in np.unique(y[part]):
             mine = y[part] == j
-            pairs[j] += H[part[mine]].T @ products[mine]
-    found = -(pairs + pairs.transpose(1, 0, 2))
+            own = X[mine]
+            weighted = (H[part][mine, :, np.newaxis] * own[:, np.newaxis]).reshape(len(own), k * d)
+            pairs[j] += (weighted.T @ own).reshape(k, d, d)
+    found = -(pairs + pairs.transpose(1, 0, 2, 3))
     at = np.arange(k)
     found[at, at] = -found.sum(axis=1)
-    return found.reshape(k, k, d, d)
+    return found

@@ -22,7 +22,7 @@ from marginlinear._core.scores import margins_of, scores_of
 from marginlinear._core.smooth import SmoothLoss
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.pairwise.active import MOST, ActivePairs, sharpest
-from marginlinear.algorithms.pairwise.direct import WholeHessian
+from marginlinear.algorithms.pairwise.direct import WholeHessian, curvature_of
 from marginlinear.algorithms.pairwise.lbfgs import ScoreDescent
 from marginlinear.algorithms.pairwise.loss import HingeDuals
 from marginlinear.algorithms.pairwise.passes import CACHED, add, blocks, by_rows, dot, maximum, multiply
@@ -46,7 +46,7 @@ WHOLE = 1000
 SWEPT, CRAWLING, CRAWLING_KNOWN = 100, 1000, 250
 # Most features whose whole Hessian is solved for; products of it, at least, before active.py is tried on more.
 DIRECT, TRIED = 100, 20
-# Multiplications of a solution over n pairs that cost as much as one of a product: it takes n^3.
+# Multiplications of matrices that cost as much as one of a product of the Hessian.
 QUICK = 4
 # A stage is settled when a step promises no more than this part of what the rounding costs: the rounding then falls by
 # the factor SHARPER, down to LEAST.
@@ -287,6 +287,8 @@ class NewtonFit:
                 sharp, patience = self._sharp()
             if sharp is not None and products >= patience:
                 inverse, sharp, turn = sharp(), None, 0.0
+                if inverse is None:
+                    return None
                 multiply(self.gradient, -self.regulariser.basis, p, threads)
                 start, along = dot(p, inverse(p, 0, d)), inverse(r, 0, d)
                 # Rounding may leave it indefinite, or not a number.
@@ -305,21 +307,26 @@ class NewtonFit:
         multiply(step, self.regulariser.basis.T, step, threads)
         return gain
 
-    def _sharp(self) -> tuple[Callable[[], ActivePairs | WholeHessian] | None, float]:
+    def _sharp(self) -> tuple[Callable[[], ActivePairs | WholeHessian | None] | None, float]:
         """What makes the inverse of a hinge's Hessian, of all weights where these are few, or of the few values of the
-        curvature that count, and what that costs, in products; None where both are many."""
+        curvature that count, or None where the budget ends; and what that costs, in products. None where both are many.
+        """
         if not self.hinge:
             return None, math.inf
         problem, regulariser, H, W = self.problem, self.regulariser, self.duals.H, self.W
         rows, (d, k) = problem.rows, W.shape
         product = max(1, rows.nnz * k)
         if self._few:
-            cost = (d * (k - 1))**3 + rows.m * k * d**2
-            return lambda: WholeHessian(rows, problem.y, H, regulariser, W), cost / product
+            cost = 2 * (d * (k - 1))**3 + rows.m * k * d**2
+            return self._whole, cost / (QUICK * product)
         which = sharpest(H, MOST - len(regulariser.rank_ones(k)[0]))
         if which is None:
             return None, math.inf
         return lambda: ActivePairs(rows, problem.y, H, which, regulariser, W), len(which)**3 / (QUICK * product)
+
+    def _whole(self) -> WholeHessian | None:
+        curvature = curvature_of(self.problem.rows, self.problem.y, self.duals.H, self.budget)
+        return None if curvature is None else WholeHessian(curvature, self.regulariser, self.W)
 
     def _product(self, V: FloatArray, out: FloatArray) -> None:
         """The Hessian times V, both in the coordinates of the basis."""
