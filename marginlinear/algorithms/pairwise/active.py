@@ -98,10 +98,7 @@ class ActivePairs:
         system *= self.roots
         system *= self.roots[:, np.newaxis]
         system[np.diag_indices_from(system)] += np.where(weights < 0, -1.0, 1.0)
-        try:
-            self.inverse = aside(np.linalg.inv, system)
-        except np.linalg.LinAlgError:
-            self.inverse = np.full_like(system, np.nan)
+        self.inverse = inverted(system)
 
     def __call__(self, r: FloatArray, lo: int, hi: int) -> FloatArray:
         """Features lo to hi of H^-1 r."""
@@ -126,6 +123,14 @@ class ActivePairs:
         found = r.copy()
         found[-1] = r[-1] @ self.of_bias
         return found
+
+
+def inverted(system: FloatArray) -> FloatArray:
+    """The inverse, of not-a-numbers where it is singular."""
+    try:
+        return aside(np.linalg.inv, system)
+    except np.linalg.LinAlgError:
+        return np.full_like(system, np.nan)
 
 
 def matrix_of(rows: Rows) -> Any:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
-from marginlinear.algorithms.pairwise.active import matrix_of
+from marginlinear.algorithms.pairwise.active import inverted, matrix_of
 from marginlinear.algorithms.pairwise.passes import blocks
-from marginlinear.threads import aside
 
 if TYPE_CHECKING:
     from marginlinear._core.rows import Rows
@@ -63,10 +62,7 @@ class WholeHessian:
         self.roots = 1 / np.sqrt(np.maximum(system.diagonal(), np.finfo(float).tiny))
         system *= self.roots
         system *= self.roots[:, np.newaxis]
-        try:
-            self.inverse = aside(np.linalg.inv, system)
-        except np.linalg.LinAlgError:
-            self.inverse = np.full_like(system, np.nan)
+        self.inverse = inverted(system)
 
     def __call__(self, r: FloatArray, lo: int, hi: int) -> FloatArray:
         """Features lo to hi of H^-1 r."""
