@@ -141,8 +141,10 @@ def theirs():
     return pytest.importorskip("liblinear.liblinearutil", reason="pip install liblinear-official")
 
 
-@pytest.mark.parametrize(("number", "solver"), [(11, "l2svr"), (12, "l2svr"), (13, "l1svr")])
-def test_liblinears_objective_and_files(tmp_path, number, solver):
+# LIBLINEAR's order of rows is that of the process's rand(); with it -s 13 ends at its cap on passes with up to 1.003
+# of the optimum (300 seeds).
+@pytest.mark.parametrize(("number", "solver", "rel"), [(11, "l2svr", 1e-9), (12, "l2svr", 1e-9), (13, "l1svr", 0.02)])
+def test_liblinears_objective_and_files(tmp_path, number, solver, rel):
     peer = theirs()
     X, z, _ = problem(3)
     x = [dict(enumerate(row, 1)) for row in X.tolist()]
@@ -150,8 +152,7 @@ def test_liblinears_objective_and_files(tmp_path, number, solver):
     value = primal(solver, np.array(known.get_decfun()[0]), X, z, np.ones(len(z)), 0.2)
     model = ml.train(X, z, solver=number, epsilon=0.2, tol=1e-9)
     assert model.solver == solver and model.info.bound <= value * (1 + 1e-12)
-    # -s 13 comes to its cap on passes before.
-    assert model.info.objective <= value * (1 + 1e-9) and value == pytest.approx(model.info.objective, rel=1e-3)
+    assert model.info.objective <= value * (1 + 1e-9) and value == pytest.approx(model.info.objective, rel=rel)
     ml.save_model(model, tmp_path / "ours")
     assert peer.predict([], x, peer.load_model(str(tmp_path / "ours")), "-q")[0] == pytest.approx(
         model.predict(X).tolist(), rel=1e-12)
