@@ -151,7 +151,7 @@ def test_scaling_is_that_of_all_rows(threads, scale, sparse):
 PROBABLE = "softmax", "smlr"
 
 
-@pytest.mark.parametrize(("name", "k"), [("l2svc", 2), ("cs", 3), ("softmax", 3), ("smlr", 3)])
+@pytest.mark.parametrize(("name", "k"), [("cs", 3), ("softmax", 3), ("smlr", 3)])
 def test_probabilities(threads, name, k):
     X, y = table(k=k)
     labels, told = np.array(["a", "b", "c"])[y], []
@@ -210,8 +210,8 @@ def test_the_end_of_rounds_is_that_of_residuals_too(threads):
 
 def test_a_regression_has_no_classes(threads):
     X, z = numbers()
-    found = mld.cross_validate(*dealt(X, z), solver="l2svr", folds=4, client=threads, partitions=2)
-    best = ml.cross_validate(X, z, solver="l2svr", folds=4)
+    found = mld.cross_validate(*dealt(X, z), solver="l2svr", folds=2, client=threads, partitions=2)
+    best = ml.cross_validate(X, z, solver="l2svr", folds=2)
     assert found.score == pytest.approx(best.score, rel=0.1)
     for given in ({"class_weight": {1: 2.0}}, {"classes": [1, 2]}, {"probability": True}):
         with pytest.raises(ValueError, match="is for classes, which l1svr does not have"):
@@ -228,12 +228,12 @@ def test_a_regression_has_no_classes(threads):
 
 def test_cross_validation(threads):
     X, y = table()
-    found = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=4, metric="auc", client=threads, partitions=2)
+    found = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=2, metric="auc", client=threads, partitions=2)
     wider = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=2, client=threads, partitions=2, classes=[-1, 0, 1])
     assert 0.6 < wider.score < 1 and wider.score == pytest.approx(np.mean(wider.fold_scores))
-    best = ml.cross_validate(X, y, solver="lssvm", folds=4, metric="auc")
-    assert found.score == pytest.approx(best.score, abs=0.03) and found.fold_scores.shape == (4,)
-    assert [sum(info.cluster["rows"]) for info in found.infos] == [300] * 4
+    best = ml.cross_validate(X, y, solver="lssvm", folds=2, metric="auc")
+    assert found.score == pytest.approx(best.score, abs=0.03) and found.fold_scores.shape == (2,)
+    assert [sum(info.cluster["rows"]) for info in found.infos] == [200] * 2
     # One row cannot be held out: all models of a calibration learn from it.
     rare, given = np.where(np.arange(400) == 7, 9, y), {"solver": "cs", "client": threads, "partitions": 2, "tol": 0.5}
     with pytest.raises(ValueError, match=r"label 9 has rows in fold \d alone"):

@@ -79,7 +79,8 @@ def test_dask_text(tmp_path):
 
 def test_dask_text_on_a_cluster_that_runs(tmp_path):
     distributed = pytest.importorskip("distributed")
-    with (distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+    with (distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0",
+                                   protocol="tcp://") as cluster,
           distributed.Client(cluster) as client):
         client.write_scheduler_file(tmp_path / "scheduler.json")
         done = run("dask_text.py", "--rows", 4000, "--files", 2, "--scheduler-file", tmp_path / "scheduler.json",

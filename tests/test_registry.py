@@ -331,7 +331,7 @@ def test_class_weights_multiply_the_cost(method):
 
 @by_route
 @pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("C", [0.05, 1.0, 30.0])
+@pytest.mark.parametrize("C", [0.05, 30.0])
 def test_warm_restart_stops_at_once(method, algorithm, k, C):
     X, y = problem(k)
     X, given = X + 0.5, cost(method, C)  # slow enough for the accelerator at C = 30

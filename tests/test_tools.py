@@ -601,7 +601,7 @@ def fakes(tmp_path, monkeypatch):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    common = ["--data", str(data), "--cache", str(tmp_path / "cache"), "--repeat", "2", "--json",
+    common = ["--data", str(data), "--cache", str(tmp_path / "cache"), "--repeat", "1", "--json",
               str(tmp_path / "out.json"), "--ours", str(folder)]
 
     def call(*options):
@@ -615,7 +615,7 @@ def fakes(tmp_path, monkeypatch):
 
 
 def test_bench_train_reports_time_and_what_was_reached(fakes, capsys):
-    status, report = fakes("train", "tiny", "-e", "0.01", "--peer-tol", "0.1")
+    status, report = fakes("train", "tiny", "-e", "0.01", "--peer-tol", "0.1", "--repeat", "2")
     assert status == 0
     (comparison,) = report["comparisons"]
     ours, peer = comparison["rows"]
@@ -702,7 +702,7 @@ def test_bench_norms_and_pass_have_their_goals(fakes, monkeypatch):
                 ("pass", lambda: self.pass_case("tiny", 1e9))]
 
     monkeypatch.setattr(bench.Bench, "suite", suite)
-    status, report = fakes("--suite", "papers", "--strict", "--repeat", "1")
+    status, report = fakes("--suite", "papers", "--strict")
     norms, one_pass = report["comparisons"]
     assert status == 0
     assert "-s lpmcsvm -p 1.5" in norms["rows"][0]["command"] and "-s cs" in norms["rows"][1]["command"]
@@ -715,7 +715,7 @@ def test_bench_search_counts_sweeps(fakes, monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     write_problem(tmp_path / "sets" / "small", [(i % 2, dict(enumerate((rng.standard_normal(3) + i % 2).tolist(), 1)))
                                                 for i in range(40)])
-    status, report = fakes("search", "small", "-s", "l2svc", "--repeat", "1")
+    status, report = fakes("search", "small", "-s", "l2svc")
     assert status == 0
     ours, peers = report["comparisons"]
     sweeps, _ = ours["ratios"]
@@ -761,11 +761,10 @@ def test_bench_write_compares_the_weights_in_the_files(fakes, tmp_path):
     assert sorted(named) == ["LIBLINEAR", "marginlinear"]
 
 
-def test_bench_read_names_what_is_missing(fakes, capsys, tmp_path):
-    status, _ = fakes("read", "tiny", "--peers-only", "--liblinear-train", "no-such-program", "--repeat", "1")
+def test_bench_names_what_is_missing(fakes, capsys):
+    status, _ = fakes("train", "tiny", "--liblinear-train", "no-such-program")
     assert status == 0
-    out = capsys.readouterr().out
-    assert "SKIPPED read tiny, LIBLINEAR, C program: missing: apt-get install liblinear-tools" in out
+    assert "- train tiny, mcodm, -c 1, LIBLINEAR: missing: apt-get install liblinear-tools" in capsys.readouterr().out
     status, _ = fakes("train", "no-such-set", "--strict")
     assert status == 1
     assert "set no-such-set is missing: looked for no-such-set, no-such-set.xz" in capsys.readouterr().out
@@ -775,7 +774,7 @@ def test_bench_read_measures_our_reader(fakes, monkeypatch, capsys):
     libsvm = pytest.importorskip("marginlinear.libsvm")
     # The children must find the package that these tests run against, installed or not.
     monkeypatch.setenv("PYTHONPATH", str(Path(libsvm.__file__).parents[2]))
-    _, report = fakes("read", "tiny", "--repeat", "1")
+    _, report = fakes("read", "tiny")
     rows = {row["name"]: row for row in report["comparisons"][0]["rows"]}
     assert rows["marginlinear, 1 thread"]["arrays"] == rows["marginlinear, 2 threads"]["arrays"] > 0
     ratios = {ratio["label"]: ratio["value"] for ratio in report["comparisons"][0]["ratios"]}
