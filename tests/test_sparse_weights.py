@@ -354,6 +354,20 @@ def test_duals_next_to_nothing():
     assert engine.dual_of(np.array([1e-320, 1e6])) == 0.0
 
 
+def test_steps_fall_where_the_loss_has_no_curvature():
+    """Rows far from their margins: a model that knows the curvature of there alone promises too much."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 600)) * (rng.random((300, 600)) < 0.1), rng.integers(0, 2, 300, dtype=np.int32)
+    engine = FeatureCD(as_rows(sparse.csr_array(X), -1.0), y, np.full(300, 100.0), table_of((), "softplus"), 1.0, 0.0,
+                       0)
+    np.asarray(engine.W)[:] = 100 * rng.standard_normal(600)
+    before, columns = engine.survey(), engine.gather(np.arange(600)).astype(np.intp)
+    falls = [engine.step(columns, 0.3, 1)[1] for _ in range(20)]
+    assert falls.count(0.0) <= 1 and min(falls) >= 0
+    assert engine.survey() == pytest.approx(before - sum(falls), rel=1e-9)
+    assert engine.survey() < 0.1 * before
+
+
 @pytest.mark.parametrize("bias", [-1.0, 0.5])
 @pytest.mark.parametrize(("made", "value"), [(np.asarray, None), (sparse.csr_array, None), (sparse.csr_array, 2.0)])
 def test_a_step_over_rows_is_that_over_weights(monkeypatch, made, value, bias):

@@ -13,7 +13,9 @@ these, the quadratic model of the loss with the penalty as it is,
 
     -U.v + sum_i c_i phi''(g_i) (y_i v.x_i)^2/2 + penalty(w + v),
 
-by coordinate descent that leaves out what stays at 0, and goes the part of v that lowers P enough.
+by coordinate descent that leaves out what stays at 0, and goes the part of v that lowers P enough. Where that is
+a small part of v, phi'' is too small for a step of that length, as phi'' of the logistic loss is far from 0: the next
+models have no less than a part of the curvature of a quadratic function that is nowhere below the loss.
 
 With L the largest phi'', D is 1/(c_i L)-strongly concave in a_i: duals that lack a gap G have, of the best ones' U*,
 
@@ -25,7 +27,7 @@ and features with |U*_j| < l1 have no weight at the optimum (Ndiaye, Fercoq, Gra
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, fabs, fmax, sqrt
+from libc.math cimport INFINITY, fabs, fmax, fmin, sqrt, tanh
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from marginlinear._core.cholesky cimport NormalMatrix
@@ -69,6 +71,9 @@ cdef double ENOUGH = 0.01
 cdef double ROUNDING = 1e-14
 # What duals that are scaled to be feasible may be beyond l1, a part of it.
 cdef double ROUNDED = 1e-15
+# That part, `lift`: LIFT after a step that goes less than SHORT of its way, RAISED times as large after another, 1 at
+# most, and as many times less, or 0 again, after one that goes whole.
+cdef double SHORT = 0.06, LIFT = 0.001, RAISED = 10
 # Columns of which the curvature's matrix is made, and the part of the violations that is left then.
 MATRIX, EXACT = 500, 0.03
 # It is made of 8 x 8 tiles where no less than this part of the columns' table is stored.
@@ -146,6 +151,7 @@ cdef class FeatureCD:
     # Beside each other, as they are read: curvatures, and v.x_i of a change v of the weights.
     cdef double[:, ::1] image
     cdef bint current
+    cdef double lift
     # The columns' arrays, and what a step knows of each.
     cdef int32_t[::1] place, features, who
     cdef int64_t[::1] begins
@@ -330,6 +336,10 @@ cdef class FeatureCD:
             fall = go(self, order, &part_gone)
         if fall > 0:
             self.loss, self.tried = self.tried, self.loss
+        if fall == 0 or part_gone < SHORT:
+            self.lift = fmin(1.0, fmax(LIFT, RAISED * self.lift))
+        elif part_gone == 1:
+            self.lift = self.lift / RAISED if self.lift > LIFT else 0
         PyErr_CheckSignals()
         return violation, fall, part_gone
 
@@ -482,6 +492,14 @@ cdef inline void responses(FeatureCD self, Py_ssize_t start, Py_ssize_t n, const
             own[i] = response(self.phi, self.cost[start + i], margin[i], &curve[i], &loss[i])
 
 
+cdef inline double chord(FeatureCD self, double g) noexcept nogil:
+    """phi'' of the least quadratic function that is phi at g, with its slope, and nowhere below it (Jaakkola and
+    Jordan, Statistics and Computing 2000)."""
+    if self.phi.soft:
+        return tanh(0.5 * g) / (2 * g) if fabs(g) > 1e-4 else 0.25
+    return fmax(fmax(self.phi.pieces.quad[0], self.phi.pieces.quad[1]), self.phi.pieces.quad[2])
+
+
 cdef inline Py_ssize_t find(FeatureCD self, Py_ssize_t j, double x, Py_ssize_t count) noexcept nogil:
     """Note a value of the matrix's columns; how many there are now."""
     cdef int32_t s = self.place[j]
@@ -581,6 +599,9 @@ cdef double model(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
     if not self.current:
         respond(self, 0, self.rows.m, &self.margin[0], &self.loss[0])
         self.current = True
+    if self.lift > 0:
+        for i in range(self.rows.m):
+            self.curve[i] = fmax(self.curve[i], self.lift * self.cost[i] * chord(self, self.margin[i]))
     # For the columns the second one is y_i a_i.
     for i in range(self.rows.m):
         image[2 * i], image[2 * i + 1] = self.curve[i], self.pull[i]
