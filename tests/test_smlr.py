@@ -43,24 +43,25 @@ def least(X, y, k, cost, ratio):
                                                          "gtol": 1e-9}).fun
 
 
+@pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("C", [0.05, 0.5, 5.0])
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
-def test_the_optimum_is_between_bound_and_objective(C, ratio):
-    X, y, weights = problem()
+def test_the_optimum_is_between_bound_and_objective(k, C, ratio):
+    X, y, weights = problem(k=k)
     model = ml.train(X, y, solver="smlr", C=C, l1_ratio=ratio, sample_weight=weights, tol=1e-9)
     info = model.info
     assert info.converged
-    assert info.objective == pytest.approx(objective(model.coef.T, X, y, C * weights, ratio), rel=1e-12)
-    optimum = least(X, y, 4, C * weights, ratio)
+    assert info.objective == pytest.approx(objective(model.weights, X, y, C * weights, ratio), rel=1e-12)
+    optimum = least(X, y, k, C * weights, ratio)
     assert info.bound <= optimum + 1e-11 * optimum
     assert info.objective <= optimum + 1e-9 * max(1.0, optimum)
     # The bound is that of distributions over the classes, each feature within its bound.
-    S = X @ model.coef.T
+    S = X @ model.weights
     p = np.exp(S - np.logaddexp.reduce(S, axis=1)[:, None])
-    U = X.T @ (C * weights[:, None] * (np.eye(4)[y] - p))
+    U = X.T @ (C * weights[:, None] * (np.eye(k)[y] - p))
     if ratio == 1:
         share = min(1.0, 1 / abs(U).max())
-        q = share * p + (1 - share) * np.eye(4)[y]
+        q = share * p + (1 - share) * np.eye(k)[y]
         dual = (C * weights) @ -np.where(q > 0, q * np.log(np.maximum(q, 1e-300)), 0.0).sum(axis=1)
         assert dual <= info.bound + 1e-8 * optimum
 
@@ -86,11 +87,12 @@ def least_group(X, y, k, cost, ratio, costly):
     return group_objective(W, X, y, cost, ratio, costly)
 
 
+@pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("C", [0.05, 1.0])
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
 @pytest.mark.parametrize("free", [False, True])
-def test_groups_against_proximal_gradients(C, ratio, free):
-    X, y, weights = problem(d=10)
+def test_groups_against_proximal_gradients(k, C, ratio, free):
+    X, y, weights = problem(d=10, k=k)
     X[:, 3] = X[:, 2]
     cost = C * weights
     model = ml.train(X, y, solver="smlr", penalty="group", C=C, l1_ratio=ratio, sample_weight=weights, tol=1e-10,
@@ -98,7 +100,7 @@ def test_groups_against_proximal_gradients(C, ratio, free):
     info, W, Z = model.info, model.weights, np.column_stack((X, np.ones(len(y))))
     costly = np.ones((11, 1))
     costly[-1] = not free
-    optimum = least_group(Z, y, 4, cost, ratio, costly)
+    optimum = least_group(Z, y, k, cost, ratio, costly)
     assert info.converged
     assert info.objective == pytest.approx(group_objective(W, Z, y, cost, ratio, costly), rel=1e-12)
     assert info.objective == pytest.approx(optimum, rel=1e-9)
@@ -108,10 +110,10 @@ def test_groups_against_proximal_gradients(C, ratio, free):
     assert np.allclose(W[:-1].sum(axis=1), 0, atol=1e-9)
     S = Z @ W
     p = np.exp(S - np.logaddexp.reduce(S, axis=1)[:, None])
-    U = (Z.T @ (cost[:, None] * (np.eye(4)[y] - p)))
+    U = (Z.T @ (cost[:, None] * (np.eye(k)[y] - p)))
     lengths = np.linalg.norm(U, axis=1)[:10 if free else 11]
     share = min(1.0, 1 / lengths.max()) if ratio == 1 else 1.0
-    q = share * p + (1 - share) * np.eye(4)[y]
+    q = share * p + (1 - share) * np.eye(k)[y]
     dual = cost @ -(q * np.log(np.maximum(q, 1e-300))).sum(axis=1)
     if ratio < 1:
         dual -= (np.maximum(0, share * lengths - ratio) ** 2).sum() / (2 * (1 - ratio))

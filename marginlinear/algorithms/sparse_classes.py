@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from marginlinear.algorithms.free_biases import best_biases
-from marginlinear.algorithms.working_sets import MODEL, PART, best_share, features_to_solve
+from marginlinear.algorithms.working_sets import MODEL, PART, SparseFit, best_share, features_to_solve
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from marginlinear._typing import FloatArray, IntArray, IntpArray, State
     from marginlinear.problem import Problem, Run
 
+# Of two classes, the weights of each for weights w of their difference that are 1.
+HALVES = np.array([[-0.5, 0.5]])
 # Steps on a set of features, and the cycles of one, at most; the cycles on P itself, at first and where a model is not
 # true.
 STEPS, CYCLES, DIRECT = 5, 8, 8
@@ -237,3 +239,21 @@ class SparseClassesFit:
         H = LinearOperator((len(free), len(free)), matvec=product, dtype=float)
         found: FloatArray = cg(H, right, rtol=LEFT, maxiter=PRODUCTS)[0]
         return found
+
+
+class TwoClassesFit(SparseFit):
+    """The same of two classes: at the optimum w_j is (-v_j, v_j)/2, so that v has the logistic loss, and the penalty
+    l1 N((-1, 1)/2) |v_j| + l2/4 v_j^2."""
+
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, norm: str, l1: float, l2: float,
+                 free_bias: bool = False) -> None:
+        from marginlinear._core.penalty import Penalty
+
+        if run.start is not None:
+            run = run._replace(start={"W": run.start["W"][:, 1] - run.start["W"][:, 0]})
+        super().__init__(problem, run, cost, ((), "softplus"), Penalty(norm, l1, 0.0).value(HALVES), l2 / 2, free_bias)
+
+    def weights(self) -> FloatArray:
+        """Of shape (d, 2)"""
+        both: FloatArray = super().weights()[:, np.newaxis] * HALVES
+        return both

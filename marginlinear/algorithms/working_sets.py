@@ -114,15 +114,15 @@ class SparseFit:
                 before = objective
                 self.solve()
         status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
-        W = np.array(engine.W)
+        weights = self.weights()
+        columns = weights.size // len(self.zero)
         info = Info(status=status, reason=reason, algorithm="newton" if self.moving else "cd", n_iter=self.n_iter,
                     n_outer=0, objective=objective, bound=bound, certificate=certificate,
                     n_support=engine.count_support(), seconds=self.budget.seconds, tol=self.run.tol,
                     history=self.budget.history,
-                    notes=(f"{np.count_nonzero(W)} of {len(W)} weights are not 0",
-                           f"{np.count_nonzero(self.zero)} are 0 at the optimum, as the certificate tells"))
-        state = self.state()
-        return Solution(state["W"].reshape(-1, 1), info, state)
+                    notes=(f"{np.count_nonzero(weights)} of {weights.size} weights are not 0",
+                           f"{columns * np.count_nonzero(self.zero)} are 0 at the optimum, as the certificate tells"))
+        return Solution(weights.reshape(-1, columns), info, self.state())
 
     @property
     def n_iter(self) -> int:
@@ -130,8 +130,12 @@ class SparseFit:
 
     def state(self) -> State:
         """The weights as they are: see Run.fits."""
+        return {"W": self.weights(), "duals": np.array(self.engine.force)}
+
+    def weights(self) -> FloatArray:
+        """Those of the features as they were given: float64 array of shape (d,)"""
         W = np.array(self.engine.W)
-        return {"W": W if self.to_outer is None else self.to_outer(W), "duals": np.array(self.engine.force)}
+        return W if self.to_outer is None else self.to_outer(W)
 
     def survey(self) -> float:
         """P, at the best bias where that is free."""
