@@ -15,7 +15,7 @@ With biases that cost nothing they are the best ones for the other weights where
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -67,6 +67,11 @@ def entropy(cost: FloatArray, of_others: FloatArray, off: FloatArray, share: flo
     entropies = share * (of_others - off * math.log(share)) - (1 - rest) * np.log1p(-rest, where=rest < 1,
                                                                                   out=np.zeros_like(rest))
     return float(cost @ entropies)
+
+
+def fitted(problem: Problem, run: Run, *given: Any) -> Solution:
+    """Solution of the fit for so many classes as there are, which is `given` the rest."""
+    return (TwoClassesFit if problem.n_classes == 2 else SparseClassesFit)(problem, run, *given).convex()
 
 
 class SparseClassesFit:

@@ -38,10 +38,9 @@ def fit_classes(problem: Problem, params: Parameters, run: Run) -> Solution:
     # Values that overflow are refused where they are compared.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if in_memory(problem, run):
-            from marginlinear.algorithms.sparse_classes import SparseClassesFit, TwoClassesFit
+            from marginlinear.algorithms.sparse_classes import fitted
 
-            fit = TwoClassesFit if problem.n_classes == 2 else SparseClassesFit
-            return fit(problem, run, cost, *penalty).convex()
+            return fitted(problem, run, cost, *penalty)
         from marginlinear.algorithms import surveys
 
         return surveys.fit(problem, run, None, cost, *penalty)

@@ -41,7 +41,7 @@ from marginlinear._core.scores import count_rows, scores_of
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.free_bias import ROUNDING, bracket
 from marginlinear.algorithms.free_biases import best_biases
-from marginlinear.algorithms.sparse_classes import SparseClassesFit, entropy, shares
+from marginlinear.algorithms.sparse_classes import SparseClassesFit, entropy, fitted, shares
 from marginlinear.algorithms.working_sets import CYCLES, MODEL, STEPS, SparseFit, best_share
 from marginlinear.problem import Info, Problem, Solution
 from marginlinear.status import STALLED, allowance, status_of
@@ -174,19 +174,19 @@ class ClassForces:
         return {"W": W}
 
     def fit(self, problem: Problem, run: Run, W: FloatArray, penalty: Penalty, free: bool) -> Solution:
-        return self._made(problem, run, W, penalty, free).convex()
+        return fitted(problem, *self._given(run, W, penalty, free))
 
     def turn(self, problem: Problem, run: Run, W: FloatArray, scores: FloatArray, U: FloatArray, penalty: Penalty,
              free: bool) -> int:
-        made = self._made(problem, run, W, penalty, free)
+        made = SparseClassesFit(problem, *self._given(run, W, penalty, free))
         made.scores, made.U = scores, U
         made.solve()
         W[:] = made.W
         return made.engine.cycles
 
-    def _made(self, problem: Problem, run: Run, W: FloatArray, penalty: Penalty, free: bool) -> SparseClassesFit:
-        return SparseClassesFit(problem, run._replace(start={"W": W}), self.cost, penalty.norm, penalty.l1, penalty.l2,
-                                free)
+    def _given(self, run: Run, W: FloatArray, penalty: Penalty,
+               free: bool) -> tuple[Run, FloatArray, str, float, float, bool]:
+        return run._replace(start={"W": W}), self.cost, penalty.norm, penalty.l1, penalty.l2, free
 
     def best_biases(self, scores: FloatArray) -> FloatArray:
         return best_biases(scores, self.y, self.cost)
