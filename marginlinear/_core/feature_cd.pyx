@@ -13,9 +13,9 @@ these, the quadratic model of the loss with the penalty as it is,
 
     -U.v + sum_i c_i phi''(g_i) (y_i v.x_i)^2/2 + penalty(w + v),
 
-by coordinate descent that leaves out what stays at 0, and goes the part of v that lowers P enough. Where that is
-a small part of v, phi'' is too small for a step of that length, as phi'' of the logistic loss is far from 0: the next
-models have no less than a part of the curvature of a quadratic function that is nowhere below the loss.
+by coordinate descent that leaves out what stays at 0, and goes the part of v that lowers P enough. Where that is a
+small part, phi'' was too small for so long a step, as that of the logistic loss is far from 0: the next models have at
+least a part of the curvature of a quadratic function that is nowhere below the loss.
 
 With L the largest phi'', D is 1/(c_i L)-strongly concave in a_i: duals that lack a gap G have, of the best ones' U*,
 
@@ -71,8 +71,8 @@ cdef double ENOUGH = 0.01
 cdef double ROUNDING = 1e-14
 # What duals that are scaled to be feasible may be beyond l1, a part of it.
 cdef double ROUNDED = 1e-15
-# That part, `lift`: LIFT after a step that goes less than SHORT of its way, RAISED times as large after another, 1 at
-# most, and as many times less, or 0 again, after one that goes whole.
+# The part of that curvature that models have at least, `lift`: 0 at first, LIFT after a step that goes less than SHORT
+# of its way, RAISED times as large after another, 1 at most, and as many times less, or 0, after one that goes whole.
 cdef double SHORT = 0.06, LIFT = 0.001, RAISED = 10
 # Columns of which the curvature's matrix is made, and the part of the violations that is left then.
 MATRIX, EXACT = 500, 0.03

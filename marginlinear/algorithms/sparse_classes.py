@@ -70,7 +70,7 @@ def entropy(cost: FloatArray, of_others: FloatArray, off: FloatArray, share: flo
 
 
 def fitted(problem: Problem, run: Run, *given: Any) -> Solution:
-    """Solution of the fit for so many classes as there are, which is `given` the rest."""
+    """Solution of a TwoClassesFit or a SparseClassesFit, as there are two classes or more, of these arguments."""
     return (TwoClassesFit if problem.n_classes == 2 else SparseClassesFit)(problem, run, *given).convex()
 
 
