@@ -173,6 +173,18 @@ def test_made_once_and_only_of_many_sparse_features(monkeypatch):
     assert renumber(Rows.from_gram((X @ X.T).toarray())) is None
     monkeypatch.setattr(module, "FEW", X.shape[1])
     assert renumber(rows_of(X)) is None
+    # Fewer values than features.
+    assert renumber(rows_of(X[:2])) is not None
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_narrow_features_give_the_same_rows(dtype):
+    X, _ = words(3, dtype=dtype)
+    wide = rows_of(X)
+    narrow = Rows.from_csr(X.data, X.indices.astype(np.uint16), X.indptr.astype(np.int64), X.shape[1])
+    for a, b in zip(renumber(narrow).rows.arrays, renumber(wide).rows.arrays, strict=True):
+        assert np.array_equal(a, b)
+    assert renumber(narrow).rows.sqnorms() is narrow.sqnorms()
 
 
 @pytest.mark.parametrize("solver", ["l1svc", "l2svc", "ldm", "odm"])

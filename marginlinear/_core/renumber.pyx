@@ -19,7 +19,8 @@ from libc.stdint cimport int32_t, int64_t, uint16_t
 
 from marginlinear._core.check cimport check
 from marginlinear._core.rows cimport (
-    CSR32, CSR64, EQUAL64, Rows, csr32_t, csr64_t, equal64_t, prefetch, value,
+    CSR32, CSR64, DENSE32, DENSE64, EQUAL64, GRAM, NARROW32, NARROW64, Rows, csr32_t, csr64_t, equal64_t, prefetch,
+    value,
 )
 from marginlinear.threads import run_chunks
 
@@ -64,7 +65,8 @@ cdef class RenumberedRows:
         cdef const int64_t[::1] indptr = given.arrays[2]
         cdef uint16_t[::1] counts = np.zeros(n, dtype=np.uint16)
         # How many features have each count; then the place of the first of them. Larger counts come first.
-        cdef int64_t[::1] at = np.zeros(OFTEN + 1, dtype=np.int64)
+        cdef Py_ssize_t most = min(OFTEN, m)
+        cdef int64_t[::1] at = np.zeros(most + 1, dtype=np.int64)
         # Rounded to float32, r_i would no longer be the length of what it stands for.
         cdef int least = 1 if given.storage == CSR32 else 2
         for lo in range(0, m, step):
@@ -76,7 +78,7 @@ cdef class RenumberedRows:
                 count_counts(&counts[0], lo, min(n, lo + BLOCK), &at[0])
             PyErr_CheckSignals()
         cdef int64_t after = n
-        for lo in range(OFTEN + 1):
+        for lo in range(most + 1):
             after -= at[lo]
             at[lo] = after
         cdef Py_ssize_t shared = at[least - 1]
@@ -210,18 +212,33 @@ cdef class RenumberedRows:
 
 
 def renumber(Rows rows, int threads=1, bint in_place=False):
-    """The RenumberedRows of these rows, made once; None where the weights are few, or the rows are on disk.
+    """The RenumberedRows of these rows, made once; None where the weights are few, and the values are not fewer,
+    or the rows are on disk.
 
     in_place: those of their arrays that can be written to are used for it, and `rows` are not to be read any more.
     """
-    if rows.storage not in (CSR64, CSR32, EQUAL64) or rows.n <= FEW or rows.nnz == 0 or rows.pager is not None:
+    if rows.storage in (GRAM, DENSE64, DENSE32) or rows.nnz == 0 or rows.pager is not None:
+        return None
+    # Of fewer values than features most weights are none that a row has, and all are summed up in each check.
+    if rows.n <= FEW and rows.nnz >= rows.n:
         return None
     if rows.equal and (rows.arrays[0][:, 0] != rows.arrays[0][:, 1]).any():
         # Rows that were renumbered: the feature of the last value must stay the last.
         return None
     if rows.renumbered is None:
-        rows.renumbered = RenumberedRows(with_equal_values(rows), threads, in_place)
+        rows.renumbered = RenumberedRows(with_equal_values(wide(rows)), threads, in_place)
     return rows.renumbered
+
+
+cdef Rows wide(Rows rows):
+    """The same rows with features as int32."""
+    cdef Rows made
+    if rows.storage not in (NARROW64, NARROW32):
+        return rows
+    data, indices, indptr = rows.arrays
+    made = Rows.from_csr(data, indices.astype(np.int32), indptr, rows.n, rows.bias, in_order=True)
+    made._sqnorms = rows.sqnorms()
+    return made
 
 
 cdef Rows with_equal_values(Rows rows):
