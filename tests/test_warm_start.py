@@ -5,7 +5,11 @@ import pytest
 from scipy import optimize
 
 import marginlinear as ml
+from marginlinear._core.admm import ADMM
+from marginlinear._core.block_cd import BlockCD
+from marginlinear._core.rows import Rows
 from marginlinear.algorithms import warm_start
+from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.warm_start import best_mix, best_step, extrapolated
 
 
@@ -79,3 +83,25 @@ def test_where_a_mix_costs_more_than_it_spares_there_is_none(monkeypatch, solver
     warm = ml.train(X, y, solver=solver, C=2.0, algorithm=algorithm, tol=1e-6, start=first)
     assert len(calls) == mixed and warm.info.converged
     assert warm.info.objective == pytest.approx(cold.info.objective, rel=2e-6)
+
+
+def test_named_rivals_keep_their_weights():
+    """J at the weights of a smaller cost is at most as many times as large as the cost is; a mix of duals says nothing
+    of it."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(4, size=300).astype(np.int32)
+    X = Rows.from_dense(2 + rng.standard_normal((300, 12)) + rng.standard_normal((4, 12))[y])
+
+    def engine(cost, mu=0.7):
+        return BlockCD(X, y, 4, np.full(300, cost), loss="squared", low=0.8, high=1.2, mu=mu)
+
+    first = engine(1.0)
+    before = ADMM(first).run(60, Budget(None, None))
+    state = first.state(False)
+    assert state["named"] and state["kappa"] > 0
+    again, convex = engine(3.0), engine(3.0, mu=0.0)
+    warm_start.resume(again, state)
+    np.testing.assert_array_equal(again.iterates.W, state["W"])
+    assert before < again.primal()[1] <= 3 * before
+    warm_start.resume(convex, state)
+    assert convex.iterates.kappa == 0

@@ -41,6 +41,9 @@ def resume(engine: Any, state: State, stay: bool = False) -> None:
     """Go on from the `state()` of an engine on the same rows; where a row's cost changed, from the best mix of duals,
     or, to `stay` at the weights, from these duals: not of a loss with kinks, many of which are to be at their bounds.
 
+    Of a loss with named rivals, which is not convex, what counts is J, which at the weights of now is at most so many
+    times what it was as the costs are: a fit with a centre goes on from them, and from these duals.
+
     With a spread of margins, whose duals are those of all rows together, from scaled duals. Of weights alone, W, from
     what their margins say that the duals are, -c phi'(g), at the scale of the best D.
     """
@@ -57,6 +60,9 @@ def resume(engine: Any, state: State, stay: bool = False) -> None:
         mix, changed = MarginMix, changed and engine.spread == 0
     if changed:
         engine.take_references(state)
+        if mix is BlockMix and engine.named and state["kappa"] > 0:
+            engine.resume(state)
+            return
         before = {"duals": duals, "cost": cost}
         if stay and mix is MarginMix and not engine.nonsmooth:
             duals = MarginMix.within(engine, duals)
