@@ -187,7 +187,7 @@ def test_narrow_features_give_the_same_rows(dtype):
     assert renumber(narrow).rows.sqnorms() is narrow.sqnorms()
 
 
-@pytest.mark.parametrize("solver", ["l1svc", "l2svc", "ldm", "odm"])
+@pytest.mark.parametrize("solver", ["l1svc", "l2svc", "ldm", "odm", "l1lr", "l1l2svc", "smlr"])
 @pytest.mark.parametrize("bias", [-1.0, 1.0])
 def test_fits_reach_the_same_optimum(solver, bias, monkeypatch, rows_as_given):
     X, y = words(4, m=60, n=300)
@@ -197,6 +197,20 @@ def test_fits_reach_the_same_optimum(solver, bias, monkeypatch, rows_as_given):
     assert found.info.converged and found.weights.shape == plain.weights.shape
     assert found.info.objective == pytest.approx(plain.info.objective, rel=2e-9)
     np.testing.assert_allclose(found.decision_function(X), plain.decision_function(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["l1lr", "l1l2svc"])
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_the_objective_of_sparse_weights_is_that_of_the_given_features(solver, C, rows_as_given):
+    """What one row alone has may not be rotated: 1-norms of weights change."""
+    X, y = words(6, m=60, n=300)
+    model = marginlinear.train(X, y, solver=solver, C=C, tol=1e-9)
+    margins = np.where(y > 0, 1, -1) * (X @ model.weights[:, 0])
+    losses = np.logaddexp(0, -margins) if solver == "l1lr" else np.maximum(0, 1 - margins)**2
+    assert model.info.objective == pytest.approx(np.abs(model.weights).sum() + C * losses.sum(), rel=1e-9)
+    # A fit to which the norm is all that counts may come before on the same rows.
+    rows = rows_of(X)
+    assert renumber(rows).rows.n < renumber(rows, rotated=False).rows.n == len(np.unique(X.indices))
 
 
 def test_goes_on_from_its_own_model(rows_as_given):

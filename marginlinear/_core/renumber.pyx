@@ -8,7 +8,8 @@ caches hold, are what a sweep waits for. Hence, on a copy of the rows, or in pla
     those that never occur have no weight.
 
 The second is a rotation of the features: w = sum_i a_i x_i has w_j = w'_i x_ij/r_i there, and neither a margin nor
-||w|| changes. In each row frequent features stand first: what has to be waited for is asked for together.
+||w|| changes. Other norms of w do: a fit that has one of these asks for no rotation. In each row frequent features
+stand first: what has to be waited for is asked for together.
 """
 
 import numpy as np
@@ -50,15 +51,18 @@ cdef class RenumberedRows:
     ----------
     rows : Rows
         The features in order: those of several rows, those of one, the bias feature.
+    rotated : bool
+        Whether features of one row alone are one.
     """
 
     cdef readonly Rows rows
+    cdef readonly bint rotated
     # Arrays: the caller's numbers of the shared features; those of the others, row by row, and x_ij/r_i, which rows of
     # equal values have once; where each row begins that has such.
     cdef object shared, own, parts, begin
     cdef Py_ssize_t n
 
-    def __init__(self, Rows given, int threads, bint in_place):
+    def __init__(self, Rows given, int threads, bint in_place, bint rotated):
         cdef Rows rows = Rows.__new__(Rows)
         cdef Py_ssize_t lo, n = given.n, m = given.m, step = max(1, <Py_ssize_t>(<double>BLOCK * m / (1.0 + given.nnz)))
         cdef const int32_t[::1] indices = given.arrays[1]
@@ -68,7 +72,7 @@ cdef class RenumberedRows:
         cdef Py_ssize_t most = min(OFTEN, m)
         cdef int64_t[::1] at = np.zeros(most + 1, dtype=np.int64)
         # Rounded to float32, r_i would no longer be the length of what it stands for.
-        cdef int least = 1 if given.storage == CSR32 else 2
+        cdef int least = 2 if rotated and given.storage != CSR32 else 1
         for lo in range(0, m, step):
             with nogil:
                 count_features(&indices[0], indptr[lo], indptr[min(m, lo + step)], &counts[0], n)
@@ -82,7 +86,7 @@ cdef class RenumberedRows:
             after -= at[lo]
             at[lo] = after
         cdef Py_ssize_t shared = at[least - 1]
-        self.n, self.shared = n, np.empty(shared, dtype=np.int32)
+        self.n, self.rotated, self.shared = n, rotated, np.empty(shared, dtype=np.int32)
         cdef int32_t[::1] places = np.empty(n, dtype=np.int32), names = self.shared
         for lo in range(0, n, BLOCK):
             with nogil:
@@ -211,11 +215,12 @@ cdef class RenumberedRows:
         return found
 
 
-def renumber(Rows rows, int threads=1, bint in_place=False):
+def renumber(Rows rows, int threads=1, bint in_place=False, bint rotated=True):
     """The RenumberedRows of these rows, made once; None where the weights are few, and the values are not fewer,
     or the rows are on disk.
 
     in_place: those of their arrays that can be written to are used for it, and `rows` are not to be read any more.
+    rotated: features of one row alone become one, for a fit to which the norm is all that counts of their weights.
     """
     if rows.storage in (GRAM, DENSE64, DENSE32) or rows.nnz == 0 or rows.pager is not None:
         return None
@@ -225,8 +230,8 @@ def renumber(Rows rows, int threads=1, bint in_place=False):
     if rows.equal and (rows.arrays[0][:, 0] != rows.arrays[0][:, 1]).any():
         # Rows that were renumbered: the feature of the last value must stay the last.
         return None
-    if rows.renumbered is None:
-        rows.renumbered = RenumberedRows(with_equal_values(wide(rows)), threads, in_place)
+    if rows.renumbered is None or rows.renumbered.rotated != rotated:
+        rows.renumbered = RenumberedRows(with_equal_values(wide(rows)), threads, in_place, rotated)
     return rows.renumbered
 
 

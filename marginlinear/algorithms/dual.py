@@ -433,12 +433,13 @@ class MarginFit(DualFit["MarginCD"]):
         return solution._replace(weights=weights.reshape(-1, 1), state={**solution.state, "W": weights})
 
 
-def renumbered(problem: Problem, run: Run) -> tuple[Problem, Run, Callable[[FloatArray], FloatArray] | None]:
+def renumbered(problem: Problem, run: Run,
+               rotated: bool = True) -> tuple[Problem, Run, Callable[[FloatArray], FloatArray] | None]:
     """(problem, run, to_outer) with the frequent features side by side, and what takes weights of these features to the
-    given ones; as they are, and None, where that is not worth it."""
+    given ones; as they are, and None, where that is not worth it. `rotated`: as `renumber` takes it."""
     from marginlinear._core.renumber import renumber
 
-    inner = renumber(problem.rows, run.threads, run.overwrite_rows)
+    inner = renumber(problem.rows, run.threads, run.overwrite_rows, rotated)
     if inner is None:
         return problem, run, None
     if run.start is not None and run.start["W"] is not None:

@@ -71,7 +71,7 @@ class SparseFit:
         from marginlinear.algorithms.certificate import Budget
         from marginlinear.algorithms.dual import renumbered
 
-        problem, run, self.to_outer = renumbered(problem, run)
+        problem, run, self.to_outer = renumbered(problem, run, rotated=False)
         self.run = run
         self.free, self.bias = problem.rows.d - 1 if free_bias else -1, problem.rows.bias
         self.engine = FeatureCD(problem.rows, problem.y, cost, table_of(*table), l1, l2, run.seed, self.free)
@@ -115,14 +115,14 @@ class SparseFit:
                 self.solve()
         status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
         weights = self.weights()
-        columns = weights.size // len(self.zero)
+        columns = weights.size // len(weights)
         info = Info(status=status, reason=reason, algorithm="newton" if self.moving else "cd", n_iter=self.n_iter,
                     n_outer=0, objective=objective, bound=bound, certificate=certificate,
                     n_support=engine.count_support(), seconds=self.budget.seconds, tol=self.run.tol,
                     history=self.budget.history,
                     notes=(f"{np.count_nonzero(weights)} of {weights.size} weights are not 0",
                            f"{columns * np.count_nonzero(self.zero)} are 0 at the optimum, as the certificate tells"))
-        return Solution(weights.reshape(-1, columns), info, self.state())
+        return Solution(weights.reshape(len(weights), columns), info, self.state())
 
     @property
     def n_iter(self) -> int:
