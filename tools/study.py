@@ -205,6 +205,8 @@ PARTS = {
     "unseen-r-bias": Part(TABLES_OF_R + CLASSES_OF_R, ["l2svc", "none=l2svc;bias=-1"], HALF),
     # No scaling: rows of text have their weights.
     "text": Part(HALVED, OF_TEXT, ["--given-test", *SCORES, "--folds", "3"]),
+    # Its set of the most features, once more for sparse weights.
+    "text-sparse": Part(["news20bin"], ["l2svc", "l1l2svc"], ["--given-test", *SCORES, "--folds", "3"]),
 }
 
 
