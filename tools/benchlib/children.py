@@ -145,7 +145,8 @@ def child_solver(who, path, solver, number, C, tol, weights):
             warnings.simplefilter("ignore", ml.ConvergenceWarning)  # the certificate tells
             own = {} if solver == "oneclass" else {"C": C}
             fitted, cost = timed(lambda: ml.train(X, z, solver=solver, tol=tol, threads=1, **own))
-        return {**cost, "certificate": fitted.info.certificate, "objective": fitted.info.objective}
+        return {**cost, "certificate": fitted.info.certificate,
+                "objective": objective_of(X, y, solver, C, fitted.weights[:X.shape[1]])}
     if who != "liblinear":
         X, y = svmlight(path)
         if who != "sklearn":
@@ -176,13 +177,18 @@ def child_solver(who, path, solver, number, C, tol, weights):
 
 
 def child_objective(path, solver, C, weights):
-    """What a peer's weights make of the objective: the sum of those of the columns, one class against the rest."""
+    """What a peer's weights make of the objective."""
     import numpy as np
 
     import marginlinear as ml
 
-    X, y = ml.load_libsvm(path)
-    W = np.load(weights)
+    return objective_of(*ml.load_libsvm(path), solver, C, np.load(weights))
+
+
+def objective_of(X, y, solver, C, W):
+    """Whoever's weights: the sum of the objectives of the columns, one class against the rest."""
+    import numpy as np
+
     scores, classes = X @ W, np.unique(y)
     if solver == "oneclass":
         # At the best rho and length.
