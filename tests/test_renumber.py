@@ -204,10 +204,13 @@ def test_fits_reach_the_same_optimum(solver, bias, monkeypatch, rows_as_given):
 def test_the_objective_of_sparse_weights_is_that_of_the_given_features(solver, C, rows_as_given):
     """What one row alone has may not be rotated: 1-norms of weights change."""
     X, y = words(6, m=60, n=300)
+    X = sparse.hstack([X, sparse.csr_array((60, 1000))], format="csr")
     model = marginlinear.train(X, y, solver=solver, C=C, tol=1e-9)
     margins = np.where(y > 0, 1, -1) * (X @ model.weights[:, 0])
     losses = np.logaddexp(0, -margins) if solver == "l1lr" else np.maximum(0, 1 - margins)**2
     assert model.info.objective == pytest.approx(np.abs(model.weights).sum() + C * losses.sum(), rel=1e-9)
+    found, zero = (int(note.split()[0]) for note in model.info.notes)
+    assert found == np.count_nonzero(model.weights) and 1000 <= zero <= 1300 - found
     # A fit to which the norm is all that counts may come before on the same rows.
     rows = rows_of(X)
     assert renumber(rows).rows.n < renumber(rows, rotated=False).rows.n == len(np.unique(X.indices))

@@ -116,12 +116,14 @@ class SparseFit:
         status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
         weights = self.weights()
         columns = weights.size // len(weights)
+        # Features that no row has are none of the engine's.
+        told = weights.size - columns * np.count_nonzero(~self.zero)
         info = Info(status=status, reason=reason, algorithm="newton" if self.moving else "cd", n_iter=self.n_iter,
                     n_outer=0, objective=objective, bound=bound, certificate=certificate,
                     n_support=engine.count_support(), seconds=self.budget.seconds, tol=self.run.tol,
                     history=self.budget.history,
                     notes=(f"{np.count_nonzero(weights)} of {weights.size} weights are not 0",
-                           f"{columns * np.count_nonzero(self.zero)} are 0 at the optimum, as the certificate tells"))
+                           f"{told} are 0 at the optimum, as the certificate tells"))
         return Solution(weights.reshape(len(weights), columns), info, self.state())
 
     @property
