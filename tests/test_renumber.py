@@ -216,6 +216,24 @@ def test_the_objective_of_sparse_weights_is_that_of_the_given_features(solver, C
     assert renumber(rows).rows.n < renumber(rows, rotated=False).rows.n == len(np.unique(X.indices))
 
 
+@pytest.mark.parametrize("solver", ["l1svc", "logistic", "l1svr", "nusvc"])
+@pytest.mark.parametrize("algorithm", ["cd", "newton"])
+def test_a_free_bias_is_fitted_several_times_to_rows_that_are_spent_once(solver, algorithm, monkeypatch):
+    X, y = words(7, m=60, n=300)
+    params = {"nu": 0.3} if solver == "nusvc" else {"free_bias": True, "algorithm": algorithm}
+    given = CSR(X.data.copy(), X.indices.copy(), X.indptr.astype(np.int64), X.shape[1])
+    kept = []
+    found = fit_model(given, y, solver=solver, tol=1e-9, overwrite_rows=True,
+                      callback=lambda progress: kept.append(progress.model()), **params)
+    monkeypatch.setattr(module, "FEW", X.shape[1])
+    plain = marginlinear.train(X, y, solver=solver, tol=1e-9, **params)
+    assert found.info.converged and found.info.objective == pytest.approx(plain.info.objective, rel=2e-9)
+    np.testing.assert_allclose(found.decision_function(X), plain.decision_function(X), atol=1e-3)
+    for model in kept:
+        assert model.info.bound <= found.info.objective + 1e-9 * abs(found.info.objective) <= (
+            model.info.objective + 2e-9 * abs(found.info.objective))
+
+
 def test_goes_on_from_its_own_model(rows_as_given):
     X, y = words(5, m=60, n=300)
     first = marginlinear.train(X, y, solver="l1svc", tol=1e-6)

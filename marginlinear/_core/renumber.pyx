@@ -177,6 +177,13 @@ cdef class RenumberedRows:
         alone = in_place or np.may_share_memory(data, values)
         run_chunks(fill, m, 1 if alone else threads, step)
 
+    def with_bias(self, double bias):
+        """Those of the given rows with another value of the bias feature."""
+        cdef RenumberedRows made = RenumberedRows.__new__(RenumberedRows)
+        made.rows, made.rotated, made.n = self.rows.with_bias(bias), self.rotated, self.n
+        made.shared, made.own, made.parts, made.begin = self.shared, self.own, self.parts, self.begin
+        return made
+
     def to_inner(self, weights):
         """The caller's weights as those of `rows`: float64 arrays of shape (d,)."""
         split, out = len(self.shared), np.empty(self.rows.d)

@@ -567,11 +567,14 @@ cdef class Rows:
 
     def with_bias(self, double bias):
         """These rows, of the same arrays, with another value of the bias feature. Not of a Gram matrix."""
+        cdef Rows rows
         if self.pager is not None:
             return self.pager.rows(bias)
         if self.storage in (DENSE64, DENSE32):
             return Rows.from_dense(self.arrays, bias)
-        return self._like(*self.arrays, bias)
+        rows = self._like(*self.arrays, bias)
+        rows.renumbered = self.renumbered and self.renumbered.with_bias(bias)
+        return rows
 
     def _like(self, values, features, indptr, double bias):
         """Rows of other arrays of this storage, in order."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from marginlinear._core.renumber import renumber
 from marginlinear._core.vector import dot
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.secant import Secant
@@ -102,6 +103,8 @@ class FreeBiasFit:
                  sweeps: float = 0.0) -> None:
         rows = problem.rows
         self.run, self.told = run, Budget(None, None, run.progress)
+        # Once for all values of the bias: rows that may be overwritten are not there for a second time.
+        renumber(rows, run.threads, run.overwrite_rows)
         self.given = np.zeros(rows.m) if problem.targets is None else np.asarray(problem.targets)
         self.signs = np.where(problem.y > 0, 1.0, -1.0)
         self.value = self.told_value = float(rows.bias)
