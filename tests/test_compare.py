@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from marginlinear.cli import compare as margin_compare
 from marginlinear.compare import Comparison, Forecast, compare, forecast, foresight, study
@@ -309,6 +310,42 @@ def test_uncertified_fits_are_counted_and_left_out():
     assert all(trial["uncertified"] > 0 for trial in grid.trials)
 
 
+def told(metric, scores):
+    """A Comparison of set -> method -> scores on its splits, None for a fit without a certificate."""
+    def trial(name, method, split, score):
+        return {"set": name, "method": method, "split": split, "train": 10, "test": 10, "params": {}, "inner": None,
+                "scores": {metric: score}, "certified": score is not None, "reason": None, "status": "converged",
+                "fits": 0, "uncertified": 0, "seconds": dict.fromkeys(("select", "fit", "predict"), 0.0)}
+
+    labels = list(next(iter(scores.values())))
+    return Comparison(study.Plan(Design(), (metric,), "accuracy", None, False),
+                      [Entrant(one, one, {}) for one in labels],
+                      {name: {"test_rows": None} for name in scores},
+                      [trial(name, method, split, score) for name, of in scores.items() for method, values in of.items()
+                       for split, score in enumerate(values)])
+
+
+def test_means_that_rounding_tells_apart_are_equal():
+    found = told("accuracy", {f"s{i}": {"a": [.3, .6], "b": [.1, .8]} for i in range(6)})
+    assert found.ranking("accuracy").ranks == (1.5, 1.5) and found.over_sets("accuracy")[0].wilcoxon.p == 1
+    # The differences .1 and .3 - .2 have one rank.
+    assert S.wilcoxon([.3, .1, .7], [.2, .2, .6]).p == S.wilcoxon([3, 1, 7], [2, 2, 6]).p
+
+
+def test_sets_that_a_method_lacks():
+    """It stands there of how many a mean is, and against how many methods a p is adjusted."""
+    sets = {f"s{i}": {"a": [.8, .7], "b": [.7, .7], "c": [.9, None] if i else [None, None]} for i in range(6)}
+    table = told("accuracy", sets).to_markdown()
+    assert re.search(r"\| mean +\| 0.7500 +\| 0.7000 +\| 0.9000 \(5 sets\)", table)
+    assert re.search(r"\| s1 +\| \*\*0.7500 ± 0.0707\*\* +\| 0.7000 ± 0.0000 +\| 0.9000", table)
+    few = {name: {**of, "c": [.9, .9] if name < "s3" else [None, None]} for name, of in sets.items()}
+    assert "Adjusted by Holm" not in told("accuracy", few).to_markdown()
+    # Of an error of 0 nothing is a part.
+    errors = told("aurc", {**sets, "s9": {"a": [0., 0.], "b": [.1, .1], "c": [.1, .1]}})
+    assert [(one.method, one.wilcoxon.pairs) for one in errors.over_sets("aurc")] == [("b", 6), ("c", 5)]
+    assert "of errors as parts of a's, without 1 set where that is 0" in errors.to_markdown()
+
+
 def test_what_does_not_fit_is_a_row_with_its_reason():
     found = compare({"a": (X, Y3)}, ["l2svc;C=1;gamma=1", "softmax;C=1", "nusvc;nu=0.99"], kernel="rbf", **FEW)
     reasons = {method: reason for _, method, reason, count in found.reasons()}
@@ -391,6 +428,94 @@ def test_estimators_of_scikit_learn():
 
     silent = compare({"a": (X, Y)}, [Silent()], **FEW)
     assert silent.trials[0]["reason"] == "NotImplementedError: not today"
+
+
+def test_estimators_among_the_values_of_a_grid():
+    """They are copies: the caller's are not fitted, threads do not share them, and the seed reaches them."""
+    pytest.importorskip("sklearn")
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.pipeline import Pipeline
+
+    forest = RandomForestClassifier(5)
+    def method():
+        return Pipeline([("last", KNeighborsClassifier())]), {"last": [KNeighborsClassifier(), forest]}
+
+    found = [compare({"a": (X, Y)}, [method()], threads=threads, splits=4, folds=2) for threads in (1, 2)]
+    assert not [trial["reason"] for trial in found[0].trials if trial["reason"]] and not hasattr(forest, "classes_")
+    assert found[0].to_json(seconds=False) == found[1].to_json(seconds=False)
+
+
+def test_what_an_estimator_is():
+    """As the journal tells methods apart: also where scikit-learn's texts are shortened."""
+    pytest.importorskip("sklearn")
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.svm import SVC
+
+    def key(last):
+        return estimator_of(GridSearchCV(SVC(), {"C": [1.0] * 40 + [last]}), None, None).key
+
+    assert key(2.0) == key(2.0) != key(3.0)
+    assert estimator_of(SVC(class_weight={0: 2}), {"C": [1]}, "mine").key == {
+        "sklearn": "SVC", "fixed": {}, "grid": {"C": ["1"]}, "estimator": "SVC(class_weight={0: 2})"}
+    assert " at 0x" not in estimator_of(SVC(kernel=lambda a, b: a @ b.T), None, None).key["estimator"]
+    found = compare({"a": (X, Y)}, [("one", SVC()), ("two", SVC(), {"C": [0.1, math.inf]})], **FEW)
+    assert found.methods == ["one", "two"] and '"C": "inf"' in found.to_json()
+    literal = contestant_of('sklearn:sklearn.svm.SVC;class_weight={"up":1,"down":5};C=0.1,1', {})
+    assert literal.fixed == {"class_weight": {"up": 1, "down": 5}} and literal.grid == {"C": [0.1, 1]}
+    with pytest.raises(ValueError, match="a grid beside it is for methods of marginlinear"):
+        contestant_of("sklearn:sklearn.svm.SVC", {}, {"SVC": "C=1"})
+
+
+def test_what_an_estimator_predicts():
+    pytest.importorskip("sklearn")
+    from sklearn.dummy import DummyClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.svm import SVC
+    from sklearn.tree import DecisionTreeClassifier
+
+    class Stranger(DummyClassifier):
+        def predict(self, X):
+            return np.full(len(X), "aaa")
+
+    class Plain:
+        """Of scikit-learn's kind by its methods alone."""
+
+        def fit(self, X, y):
+            self.most = sorted(y)[0]
+            return self
+
+        def predict(self, X):
+            return [self.most] * len(X)
+
+        def get_params(self, deep=True):
+            return {}
+
+        def set_params(self, **params):
+            return self
+
+    found = compare({"a": (X, Y)}, [Stranger(), Plain(), (LogisticRegression(), {"C": [-1.0, 1.0]}),
+                                    (DecisionTreeClassifier(), {"max_depth": [None, 1]})],
+                    metric=["accuracy", "auc"], **FEW)
+    assert "predicts 'aaa', which is no class of the set: down, up" in found.trials[0]["reason"]
+    assert all(trial["scores"] == {"accuracy": pytest.approx(0.5, abs=0.2), "auc": None}
+               for trial in found.of("a", "Plain"))
+    # Of the points that it refuses none is chosen.
+    assert {trial["params"]["C"] for trial in found.of("a", "LogisticRegression")} == {1.0}
+    assert "max_depth" in found.to_markdown()
+    with pytest.raises(ValueError, match="y: row 2 has no label, but None"):
+        compare({"a": (X, np.array(["a", "b", None] * 30, dtype=object))}, ["l2svc"])
+    # Three pairs of classes are not three classes.
+    pairs = compare({"a": (X, Y3)}, [("pairs", SVC(decision_function_shape="ovo")), SVC()], metric=["auc"],
+                    select="accuracy", **FEW)
+    assert {method: {trial["scores"]["auc"] is None for trial in pairs.of("a", method)}
+            for method in pairs.methods} == {"pairs": {True}, "SVC": {False}}
+    # Of one kind in all parts, whatever theirs would be.
+    half = sparse.csr_array(X * (np.arange(90) % 2 == 0)[:, np.newaxis])
+    half = compare({"a": (sparse.vstack([half, sparse.csr_array(X[:6])], format="csr"), np.append(Y, Y[:6]))},
+                   [GaussianNB()], splits=12, folds=2)
+    assert not any(trial["reason"] for trial in half.trials)
 
 
 def test_a_class_of_ones_own(tmp_path, monkeypatch, capsys):

@@ -44,9 +44,10 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
     sets : dict, path, list of paths, or (X, y)
         Name -> (X, y), or (X, y, X_test, y_test) of a test part that is given, or the path of a LIBSVM or CSV file.
     methods : sequence
-        Names, texts as in "odm;mu=0,0.5;theta=0.2" (see marginlinear.compare.contestants), estimators of scikit-learn's
-        kind, or (estimator, grid), where grid is a dict of names and lists of values. The first is what the others are
-        compared with.
+        Names, texts as in "odm;mu=0,0.5;theta=0.2" (see marginlinear.compare.specs), estimators of scikit-learn's kind,
+        or (estimator, grid), where grid is a dict of names and lists of values; with a label of its own, which else is
+        its class's name, (label, estimator) or (label, estimator, grid). The first is what the others are compared
+        with.
     splits : int
         Random splits of each set.
     train_size, test_size : float

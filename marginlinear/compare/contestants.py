@@ -38,6 +38,8 @@ class Task(NamedTuple):
         Once set, what is at work ends with Cancelled; threads is then 1.
     tried : int or None
         So many of the inner folds alone are tried, the first ones; None: all.
+    dense : bool
+        Whether methods of other programs get arrays, and else sparse rows.
     """
 
     X: Any
@@ -49,6 +51,7 @@ class Task(NamedTuple):
     threads: int
     cancel: threading.Event | None
     tried: int | None = None
+    dense: bool = False
 
     @property
     def folds(self) -> int:

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import hashlib
 import math
 import os
+import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import warnings
@@ -42,8 +45,6 @@ if TYPE_CHECKING:
     from marginlinear._typing import AnyArray, FloatArray
     from marginlinear.compare.specs import Spec
 
-# Rows of which at least this part is stored are dense for who asks for arrays.
-DENSE = 0.5
 PROGRAM = "liblinear-train"
 # It warns of much, as of inner caps that a fit gets over; by these, that it ended at a cap.
 CAPPED = "WARNING: reaching max number of iterations", "WARNING: reaching max number of Newton iterations"
@@ -68,17 +69,24 @@ class External(ABC):
     def search(self, task: Task, points: list[dict[str, Any]]) -> list[Tried]:
         at_work = task.at_work
         scores, short = np.full((len(points), len(at_work)), math.nan), [0] * len(points)
+        refused: dict[int, ValueError] = {}
         for fold in at_work:
             inside, outside = np.flatnonzero(task.fold_of != fold), np.flatnonzero(task.fold_of == fold)
             part = task._replace(X=select_rows(task.X, inside), y=task.y[inside])
             held_out, y = select_rows(task.X, outside), task.y[outside]
-            for p, point in enumerate(points):
+            for p in (p for p in range(len(points)) if p not in refused):
                 task.go_on()
-                fitted = self.fit(part, point, False)
-                scores[p, fold] = chosen_by(task.metric, y, *fitted.predict(held_out))
-                short[p] += not fitted.certified
+                try:
+                    fitted = self.fit(part, points[p], False)
+                    scores[p, fold] = chosen_by(task.metric, y, *fitted.predict(held_out))
+                    short[p] += not fitted.certified
+                except ValueError as error:
+                    refused[p] = error
+        if len(refused) == len(points):
+            raise refused[0]
         sizes = np.bincount(task.fold_of, minlength=task.folds)[:len(at_work)]
-        return [Tried(point, pooled(task.metric, scores[p], sizes), short[p]) for p, point in enumerate(points)]
+        return [Tried(point, math.nan if p in refused else pooled(task.metric, scores[p], sizes), short[p])
+                for p, point in enumerate(points)]
 
     @abstractmethod
     def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
@@ -106,13 +114,12 @@ class Estimator(External):
         for key in (*self.fixed, *self.grid):
             if key not in known:
                 raise ValueError(f"{name} has no parameter {key!r}: it takes {', '.join(sorted(known))}")
-        self._seeded = [key for key, value in known.items() if key.split("__")[-1] == "random_state" and value is None]
 
     @property
     def key(self) -> dict[str, Any]:
-        return {"sklearn": self.name, "fixed": {k: repr(v) for k, v in sorted(self.fixed.items())},
-                "grid": {k: [repr(v) for v in values] for k, values in self.grid.items()},
-                "estimator": " ".join(repr(self.template).split())}
+        return {"sklearn": self.name, "fixed": {k: stated(v) for k, v in sorted(self.fixed.items())},
+                "grid": {k: list(map(stated, values)) for k, values in self.grid.items()},
+                "estimator": stated(self.template)}
 
     @property
     def described(self) -> str:
@@ -125,7 +132,11 @@ class Estimator(External):
             is_regressor,  # pyright: ignore[reportAttributeAccessIssue]
         )
 
-        return True if is_regressor(self.template) else False if is_classifier(self.template) else None
+        try:
+            return True if is_regressor(self.template) else False if is_classifier(self.template) else None
+        except AttributeError:
+            # It has the four methods that are needed, and none that says what it is.
+            return None
 
     def unfit(self, task: Task) -> str | None:
         return None
@@ -133,15 +144,19 @@ class Estimator(External):
     def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
         from sklearn.base import clone  # pyright: ignore[reportAttributeAccessIssue]
 
-        estimator = clone(self.template)
-        estimator.set_params(**{**dict.fromkeys(self._seeded, task.seed), **self.fixed, **point})
         labels = task.y if task.classes is None else task.classes[task.y]
         with HEARING.heard() as messages, refusing():
-            estimator.fit(foreign(task.X), labels)
+            estimator = clone(self.template)
+            # A value may be an estimator, too, such as a step of a pipeline.
+            estimator.set_params(**{key: clone(value, safe=False) for key, value in {**self.fixed, **point}.items()})
+            seeded = [key for key, value in estimator.get_params().items()
+                      if key.split("__")[-1] == "random_state" and value is None]
+            estimator.set_params(**dict.fromkeys(seeded, task.seed))
+            estimator.fit(foreign(task.X, task.dense), labels)
         classes = task.classes
 
         def predict(X: Any) -> tuple[AnyArray, FloatArray | None]:
-            rows = foreign(X)
+            rows = foreign(X, task.dense)
             with refusing():
                 predicted = np.asarray(estimator.predict(rows))
                 if predicted.size != shape_of(X)[0]:
@@ -149,12 +164,17 @@ class Estimator(External):
                 predicted = predicted.ravel()
                 if classes is None:
                     return predicted.astype(np.float64), predicted.astype(np.float64)
-                return np.searchsorted(classes, predicted), _scores(estimator, rows, classes)
+                places = np.minimum(np.searchsorted(classes, predicted), len(classes) - 1)
+                scores = _scores(estimator, rows, classes)
+            strange = predicted[classes[places] != predicted]
+            if len(strange):
+                raise ValueError(f"it predicts {strange.tolist()[0]!r}, which is no class of the set: {_some(classes)}")
+            return places, scores
 
         def probabilities(X: Any) -> FloatArray:
             assert classes is not None
             with refusing():
-                found = np.asarray(estimator.predict_proba(foreign(X)))
+                found = np.asarray(estimator.predict_proba(foreign(X, task.dense)))
             of_all = np.zeros((len(found), len(classes)))
             of_all[:, np.searchsorted(classes, estimator.classes_)] = found
             return of_all
@@ -175,8 +195,31 @@ def refusing() -> Iterator[None]:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def _n_iter(estimator: Any) -> int | None:
-    """Iterations of an estimator, or of what it holds at its end; None where it does not say."""
+def stated(value: Any) -> str:
+    """All that is set in an estimator, or of another parameter's value, as a text that is the same in every process;
+    what is too long for the text it has as a hash."""
+    text = " ".join(repr(value).split())
+    if "..." in text:
+        # scikit-learn and NumPy leave out of what is long.
+        parts = value.get_params() if hasattr(value, "get_params") else {"": value}
+        with np.printoptions(threshold=sys.maxsize):
+            whole = repr([(name, type(part) if hasattr(part, "get_params") else part)
+                          for name, part in sorted(parts.items())])
+        text += f" {hashlib.sha256(_without_places(whole).encode()).hexdigest()}"
+    return _without_places(text)
+
+
+def _without_places(text: str) -> str:
+    """Functions are where they are, in each process elsewhere."""
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def _some(classes: AnyArray) -> str:
+    return ", ".join(map(str, classes[:5].tolist())) + (", ..." if len(classes) > 5 else "")
+
+
+def _last(estimator: Any) -> Any:
+    """What an estimator holds at its end, such as a pipeline's last step."""
     while True:
         inner = getattr(estimator, "best_estimator_", None)
         steps = getattr(estimator, "steps", None)
@@ -184,10 +227,14 @@ def _n_iter(estimator: Any) -> int | None:
         if inner is None and isinstance(steps, list):
             inner = steps[-1][1]
         if inner is None or isinstance(inner, str):
-            break
+            return estimator
         estimator = inner
-    n_iter = getattr(estimator, "n_iter_", None)
-    return None if n_iter is None else int(np.max(n_iter))
+
+
+def _n_iter(estimator: Any) -> int | None:
+    """Iterations of an estimator; None where it does not say."""
+    n_iter = np.asarray(getattr(_last(estimator), "n_iter_", None))
+    return int(n_iter.max()) if n_iter.dtype.kind in "iu" and n_iter.size else None
 
 
 class Hearing:
@@ -246,22 +293,24 @@ def _scores(estimator: Any, rows: Any, classes: AnyArray) -> FloatArray | None:
             break
     else:
         return None
+    if not hasattr(estimator, "classes_"):
+        return None
     columns = np.searchsorted(classes, estimator.classes_)
     if found.ndim == 1:
         if len(classes) == 2:
             return found
         found = np.column_stack([-found, found])
-    if found.shape[1] != len(columns):
+    if found.shape[1] != len(columns) or getattr(_last(estimator), "decision_function_shape", None) == "ovo":
         return None  # of pairs of classes
     if len(classes) == 2:
-        return found[:, 1] - found[:, 0]
+        return found[:, 1] - found[:, 0] if len(columns) == 2 else None
     of_all = np.full((len(found), len(classes)), -math.inf)
     of_all[:, columns] = found
     return of_all
 
 
-def foreign(X: Any) -> Any:
-    """Rows as scikit-learn takes them: an array, where at least half of the values are stored, or a csr_matrix."""
+def foreign(X: Any, dense: bool) -> Any:
+    """Rows as scikit-learn takes them: an array or a csr_matrix."""
     if not is_compressed(X):
         return X
     from scipy.sparse import csr_matrix
@@ -269,7 +318,7 @@ def foreign(X: Any) -> Any:
     m, n = shape_of(X)
     found = csr_matrix((X.data, np.asarray(X.indices, dtype=np.int32),
                         np.asarray(X.indptr, dtype=np.int32 if len(X.data) < 2**31 else np.int64)), shape=(m, n))
-    return found.toarray() if len(X.data) >= DENSE * m * n else found
+    return found.toarray() if dense else found
 
 
 def sklearn_of(spec: Spec) -> Estimator:
@@ -299,8 +348,8 @@ def sklearn_of(spec: Spec) -> Estimator:
 def _values(key: str, text: str) -> list[Any]:
     """Python's literals, words, and the ranges of a grid."""
     found: list[Any] = []
-    for piece in text.split(","):
-        for word in G._words(key, piece.strip()) if _is_range(piece) else [piece.strip()]:
+    for piece in _pieces(text):
+        for word in G._words(key, piece) if _is_range(piece) else [piece]:
             try:
                 value = ast.literal_eval(word)
             except (ValueError, SyntaxError):
@@ -309,8 +358,20 @@ def _values(key: str, text: str) -> list[Any]:
     return found
 
 
+def _pieces(text: str) -> list[str]:
+    """What stands between commas that no bracket holds."""
+    found, depth = [""], 0
+    for sign in text:
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += sign
+    return [piece.strip() for piece in found]
+
+
 def _is_range(piece: str) -> bool:
-    return piece.count(":") >= 2
+    return piece.count(":") >= 2 and piece[0] not in "([{"
 
 
 def _require_estimator(template: Any, name: str) -> None:
@@ -327,7 +388,9 @@ def estimator_of(estimator: Any, grid: Mapping[str, list[Any]] | None, label: st
     # Of an array, Python's numbers: what NumPy's are called depends on its version, and journals are told apart by it.
     values = {key: [one.item() if isinstance(one, np.generic) else one for one in these]
               for key, these in (grid or {}).items()}
-    return Estimator(clone(estimator), name, {}, values, label or name)
+    with refusing():
+        template = clone(estimator)
+    return Estimator(template, name, {}, values, label or name)
 
 
 class Liblinear(External):
@@ -420,7 +483,8 @@ def _train_here(task: Task, options: list[str], path: str) -> str:
     with ALONE:
         with contextlib.suppress(AttributeError):
             ctypes.CDLL(None).srand(1)
-        model = package.train(task.y.astype(np.float64), foreign(task.X), " ".join([*map(shlex.quote, options), "-q"]))
+        model = package.train(task.y.astype(np.float64), foreign(task.X, task.dense),
+                              " ".join([*map(shlex.quote, options), "-q"]))
         package.save_model(path, model)
     return NOT_STATED
 

@@ -34,9 +34,9 @@ def contestant_of(text: str, common: Mapping[str, Any] | None = None, overrides:
     spec = parse_spec(text)
     try:
         if spec.external:
-            if (spec.label or spec.name) in (overrides or {}):
-                raise ValueError("a grid beside it is for methods of marginlinear: give the values in its text")
             made: Contestant = (sklearn_of if spec.name.startswith(SKLEARN) else liblinear_of)(spec)
+            if made.label in (overrides or {}):
+                raise ValueError("a grid beside it is for methods of marginlinear: give the values in its text")
             return made
         return registered_of(spec, common or {}, (overrides or {}).get(spec.label or spec.name))
     except ValueError as error:
@@ -53,14 +53,20 @@ def contestants_of(methods: Iterable[Any], common: Mapping[str, Any], grids: Map
         elif hasattr(method, "points") and hasattr(method, "search"):
             found.append(method)
         else:
-            estimator, grid = method if isinstance(method, tuple) else (method, None)
-            found.append(estimator_of(estimator, grid, None))
+            parts = list(method) if isinstance(method, tuple) else [method]
+            label = parts.pop(0) if parts and isinstance(parts[0], str) else None
+            if len(parts) not in (1, 2):
+                raise ValueError(f"{method}: give an estimator, (estimator, grid), (label, estimator) or (label, "
+                                 "estimator, grid)")
+            estimator, grid = [*parts, None][:2]
+            found.append(estimator_of(estimator, grid, label))
     if not found:
         raise ValueError("methods: there is none: give one such as 'l2svc'")
     labels = [one.label for one in found]
     for label in labels:
         if labels.count(label) > 1:
-            raise ValueError(f"two methods are called {label}: give one a label of its own, as in 'other=l2svc;C=1'")
+            raise ValueError(f"two methods are called {label}: give one a label of its own, as in 'other=l2svc;C=1', "
+                             "or in Python (label, estimator)")
     unknown = next((label for label in grids or () if label not in labels), None)
     if unknown is not None:
         raise ValueError(f"grids: there is no method {unknown}: give one of {', '.join(labels)}")

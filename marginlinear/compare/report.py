@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from marginlinear.compare import statistics as S
 from marginlinear.compare.measures import ERRORS, TITLES
 from marginlinear.compare.statistics import deviation_of, mean_of
+from marginlinear.problem import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 BETTER, WORSE = "●", "○"
 DASH = "-"
+# What LaTeX reads as something else.
+TEX = str.maketrans({**{sign: f"\\{sign}" for sign in "&%$#_{}"}, "\\": r"\textbackslash{}", "^": r"\textasciicircum{}",
+                     "~": r"\textasciitilde{}", "|": r"\textbar{}"})
 # Different values of a parameter that are told one by one; a grid of the registry has fewer.
 SHOWN = 20
 
@@ -55,16 +59,20 @@ def rows_of(found: Comparison, metric: str, bold: str) -> Iterator[list[str]]:
     """Cells of the table of a metric: a row a set, then what is said of all sets."""
     better = min if metric in ERRORS else max
     for name in found.sets:
-        cells, means = [], []
+        cells, means, splits = [], [], []
         for method in found.methods:
             values = list(found.scores(metric, name, method).values())
             means.append(mean_of(values) if values else None)
+            splits.append(len(values))
             text = DASH if not values else f"{values[0]:.4f}" if len(values) == 1 else (
                 f"{mean_of(values):.4f} ± {deviation_of(values):.4f}")
             cells.append(text)
-        best = better((mean for mean in means if mean is not None), default=None)
+        # A mean over fewer splits is one over other rows.
+        most = max(splits)
+        best = better((mean for mean, n in zip(means, splits, strict=True) if mean is not None and n == most),
+                      default=None)
         for at, method in enumerate(found.methods):
-            if means[at] is not None and means[at] == best and len(found.methods) > 1:
+            if means[at] is not None and means[at] == best and splits[at] == most and len(found.methods) > 1:
                 cells[at] = bold.format(cells[at])
             if at and means[at] is not None:
                 cells[at] += mark(found.difference(metric, name, method).verdict, metric)
@@ -73,8 +81,11 @@ def rows_of(found: Comparison, metric: str, bold: str) -> Iterator[list[str]]:
                 cells[at] += f" ({short} uncertified)"
         yield [name, *cells]
     if len(found.sets) > 1:
-        yield ["mean", *(_cell(mean_of([mean_of(list(of.values())) for name in found.sets
-                                        if (of := found.scores(metric, name, method))])) for method in found.methods)]
+        of_sets = [[mean_of(list(of.values())) for name in found.sets if (of := found.scores(metric, name, method))]
+                   for method in found.methods]
+        most = max(map(len, of_sets))
+        yield ["mean", *(_cell(mean_of(of)) + (f" ({counted(len(of), 'set')})" if 0 < len(of) < most else "")
+                         for of in of_sets)]
     ranking = found.ranking(metric)
     if ranking is not None:
         yield ["mean rank", *(f"{rank:.3f}" for rank in ranking.ranks)]
@@ -123,9 +134,9 @@ def sentences(found: Comparison, metric: str) -> Iterator[str]:
     ranking = found.ranking(metric)
     if ranking is not None and len(found.methods) > 2:
         yield ranking.sentence(found.methods)
-    for over in found.over_sets(metric):
-        holm = f" Adjusted by Holm for {len(found.methods) - 1} methods p = {over.holm:.3g}." if len(
-            found.methods) > 2 else ""
+    tested = found.over_sets(metric)
+    for over in tested:
+        holm = f" Adjusted by Holm for {len(tested)} methods p = {over.holm:.3g}." if len(tested) > 1 else ""
         yield over.wilcoxon.sentence(over.method, found.methods[0]) + holm
         yield over.bayesian.sentence(over.method, found.methods[0])
 
@@ -150,7 +161,7 @@ def choices(found: Comparison) -> Iterator[str]:
 
 def _counted(counts: Mapping[Any, int]) -> str:
     """Values, and how often each was chosen; of ever other ones, as widths that follow from the rows, their range."""
-    values = sorted(counts, key=lambda value: (isinstance(value, str), value))
+    values = sorted(counts, key=lambda value: (0, value) if isinstance(value, (int, float)) else (1, str(value)))
     if len(values) <= SHOWN:
         return ", ".join(f"{_value(value)}: {counts[value]}" for value in values)
     each = [value for value in values for _ in range(counts[value])]
@@ -179,8 +190,7 @@ def _missing(found: Comparison) -> Iterator[str]:
         yield ""
         yield "## What could not be tried"
         yield ""
-        rows = [[name, method, str(count), reason.replace("|", "/").replace("\n", " ")]
-                for name, method, reason, count in reasons]
+        rows = [[name, method, str(count), reason.replace("\n", " ")] for name, method, reason, count in reasons]
         yield from markdown_table([["set", "method", "trials", "reason"], *rows])
 
 
@@ -220,6 +230,7 @@ def csv_text(found: Comparison) -> str:
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    rows = [[cell.replace("|", r"\|") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for at, row in enumerate(rows):
         yield "| " + " | ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) + " |"
@@ -228,9 +239,7 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _tex(text: str) -> str:
-    for sign in "&%$#_{}":
-        text = text.replace(sign, f"\\{sign}")
-    return text
+    return text.translate(TEX)
 
 
 def _cell(value: float) -> str:

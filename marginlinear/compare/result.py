@@ -178,7 +178,7 @@ class Comparison(Summary):
             scores = [self.scores(metric, name, method) for method in methods]
             shared = sorted(set.intersection(*map(set, scores)))
             if shared:
-                found[name] = [math.fsum(of[s] for s in shared) / len(shared) for of in scores]
+                found[name] = [S.to_digits(math.fsum(of[s] for s in shared) / len(shared)) for of in scores]
         return found
 
     def ranking(self, metric: str) -> Ranking | None:
@@ -191,21 +191,23 @@ class Comparison(Summary):
 
     def over_sets(self, metric: str) -> list[OverSets]:
         """Wilcoxon's and the Bayesian signed ranks of each method against the first one, where both have FEW sets or
-        more; Wilcoxon's p adjusted by Holm too."""
+        more; Wilcoxon's p adjusted by Holm too. Errors are parts of the first method's: sets where that is 0 are left
+        out."""
         tested: list[tuple[str, Difference, Posterior]] = []
         for method in self.methods[1:]:
             means = list(self.shared_means(metric, [self.methods[0], method]).values())
-            if len(means) < FEW:
+            parts = [(a, b) for a, b in means if a > 0 or metric not in ERRORS]
+            if len(parts) < FEW:
                 continue
-            theirs, ours = map(list, zip(*means, strict=True))
+            theirs, ours = map(list, zip(*parts, strict=True))
             if metric in ERRORS:
-                # As parts of the first method's error, which sets have on scales of their own.
-                if 0 in theirs:
-                    continue
-                theirs, ours = [1.0] * len(means), [b / a for a, b in means]
+                # Sets have errors on scales of their own.
+                theirs, ours = [1.0] * len(parts), [b / a for a, b in parts]
             ranks = S.wilcoxon(ours, theirs, level=self.level)
             if metric in ERRORS:
-                ranks = ranks._replace(test=f"{ranks.test} of errors as parts of {self.methods[0]}'s")
+                without = f", without {counted(len(means) - len(parts), 'set')} where that is 0" if (
+                    len(parts) < len(means)) else ""
+                ranks = ranks._replace(test=f"{ranks.test} of errors as parts of {self.methods[0]}'s{without}")
             tested.append((method, ranks,
                            S.bayesian_signed_rank(ours, theirs, rope=self.rope, seed=self.plan.design.seed)))
         adjusted = S.holm([found.p for _, found, _ in tested])

@@ -11,7 +11,7 @@ import numpy as np
 
 from marginlinear.data.arrays import CSR, held, is_compressed, select_rows, shape_of
 from marginlinear.data.columns import columns_of, no_labels, read_csv
-from marginlinear.data.labels import targets_of
+from marginlinear.data.labels import labels_of, targets_of
 from marginlinear.data.reading import PACKED, SEPARATORS, place_of, separator_of
 from marginlinear.errors import DataError
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from marginlinear._typing import AnyArray, IntArray
 
+# Rows of which at least this part is stored are dense for who asks for arrays.
+DENSE = 0.5
 # What a result says of a set.
 TOLD = ("rows", "features", "classes", "test_rows", "sha256")
 
@@ -44,6 +46,12 @@ class Dataset(NamedTuple):
     classes: AnyArray | None
     given: tuple[Any, AnyArray] | None = None
     groups: AnyArray | None = None
+
+    @property
+    def dense(self) -> bool:
+        """Whether who asks for arrays gets arrays: of a set, so that all its parts are of one kind."""
+        m, n = shape_of(self.X)
+        return not is_compressed(self.X) or len(self.X.data) >= DENSE * m * n
 
     def rows(self, which: IntArray) -> tuple[Any, AnyArray]:
         return select_rows(self.X, which), self.y[which]
@@ -196,7 +204,7 @@ def _dataset(name: str, X: Any, y: Any, regression: bool, test: Any, groups: Any
     rows = [held(getattr(part, "X", part)) for part, _ in parts]
     width = max(shape_of(part)[1] for part in rows)
     rows = [_widened(part, width) for part in rows]
-    targets: list[Any] = [targets_of(of) if regression else _labels(of) for _, of in parts]
+    targets: list[Any] = [targets_of(of) if regression else labels_of(of) for _, of in parts]
     for part, of in zip(rows, targets, strict=True):
         if shape_of(part)[0] != len(of):
             raise ValueError(f"X has {shape_of(part)[0]} rows, y has {len(of)} labels")
@@ -213,13 +221,6 @@ def _dataset(name: str, X: Any, y: Any, regression: bool, test: Any, groups: Any
         if groups.shape != (len(targets[0]),):
             raise ValueError(f"groups have shape {groups.shape} for {len(targets[0])} rows: give one a row")
     return Dataset(name, rows[0], targets[0], classes, (rows[1], targets[1]) if test is not None else None, groups)
-
-
-def _labels(y: Any) -> AnyArray:
-    found = np.asarray(y)
-    if found.ndim != 1 or found.dtype.kind not in "biufUO":
-        raise ValueError(f"y has shape {found.shape} and type {found.dtype}: give one label a row")
-    return found.astype(str) if found.dtype.kind == "O" else found
 
 
 def _widened(X: Any, width: int) -> Any:

@@ -32,6 +32,8 @@ BOOTSTRAP = "bootstrap of the test rows"
 LEVEL = parameters.LEVEL.default
 # What the probability of a verdict has to be above.
 CREDIBLE = 0.95
+# Scores that agree in so many digits are the same.
+DIGITS = 12
 # Of a sampled posterior; and the weight, in sets, of what is believed beforehand: no difference.
 SAMPLES, PRIOR = 50_000, 0.5
 
@@ -66,7 +68,8 @@ class Difference(NamedTuple):
     def sentence(self, method: str, reference: str) -> str:
         if math.isnan(self.p):
             return f"{method} against {reference}: {self.pairs} pairs are too few for the {self.test}."
-        interval = "" if math.isnan(self.low) else f", {1 - self.level:.0%} interval {self.low:.4g} to {self.high:.4g}"
+        interval = "" if math.isnan(self.low) else (
+            f", {100 * (1 - self.level):g}% interval {self.low:.4g} to {self.high:.4g}")
         over = "resamples" if self.test == BOOTSTRAP else "pairs"
         return (f"{method} less {reference}: mean {self.mean:.4g}{interval}, p = {self.p:.3g} by the {self.test} over "
                 f"{self.pairs} {over}: {self.verdict} at {self.level:g}.")
@@ -153,6 +156,11 @@ def paired(first: ArrayLike, second: ArrayLike) -> FloatArray:
     return a - b
 
 
+def to_digits(value: float) -> float:
+    """What rounding alone tells apart, as means of the same scores in another order, is equal."""
+    return float(f"{value:.{DIGITS}g}")
+
+
 def corrected_t(first: ArrayLike, second: ArrayLike, ratio: float, *, level: float = LEVEL,
                 rope: float = 0.0) -> Difference:
     """Nadeau and Bengio's corrected resampled t of scores on splits of one set.
@@ -237,6 +245,10 @@ def wilcoxon(first: ArrayLike, second: ArrayLike, *, level: float = LEVEL, rope:
     Ranks of differences of 0 are shared by both sides, as Demsar has it; one of an odd number of them is left out.
     """
     d = paired(first, second)
+    largest = float(np.abs(np.asarray(first)).max(initial=0.0))
+    if largest > 0:
+        # Differences that rounding alone tells apart have one rank, or none.
+        d = np.round(d, DIGITS - 1 - math.floor(math.log10(largest)))
     N, test = len(d), "Wilcoxon signed-rank test"
     mean = mean_of(d.tolist())
     if np.count_nonzero(d == 0) % 2:

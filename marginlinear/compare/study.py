@@ -266,7 +266,7 @@ def trial_of(plan: Plan, data: Dataset, method: Contestant, split: int, threads:
             scaling = learned(plan.scale, X)
             X, X_test = scaling.apply(X), scaling.apply(X_test)
         fold_of = plan.design.inner(data.name, y, split, groups, not plan.regression)
-        task = Task(X, y, data.classes, fold_of, plan.select, plan.design.seed, threads, cancel)
+        task = Task(X, y, data.classes, fold_of, plan.select, plan.design.seed, threads, cancel, dense=data.dense)
         trial["reason"] = method.unfit(task)
         if trial["reason"] is None:
             points = method.points(task)
@@ -290,8 +290,7 @@ def _made(plan: Plan, task: Task, method: Contestant, points: list[dict[str, Any
         chosen, trial["inner"] = best.params, best.score
         trial["fits"] = task.folds * len(points)
         trial["uncertified"] = sum(one.short for one in tried)
-    trial["params"] = {name: value.item() if isinstance(value, np.generic) else value if isinstance(
-        value, (bool, int, float, str, type(None))) else repr(value) for name, value in chosen.items()}
+    trial["params"] = {name: _plain(value) for name, value in chosen.items()}
     began = time.perf_counter()
     fitted = method.fit(task, chosen, any(metric in P.OF_PROBABILITIES for metric in plan.metrics))
     trial["seconds"]["fit"] = time.perf_counter() - began
@@ -313,6 +312,13 @@ def _made(plan: Plan, task: Task, method: Contestant, points: list[dict[str, Any
             resample = found.at(rows)
             for metric, values in trial["replicates"].items():
                 values.append(_number(measure(metric, resample)))
+
+
+def _plain(value: Any) -> Any:
+    """A parameter's value as JSON has it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    plain = isinstance(value, (bool, int, str, type(None))) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else repr(value)
 
 
 def _number(value: Any) -> float | None:

@@ -215,7 +215,7 @@ class Pager:
         except BaseException:
             shutil.rmtree(folder)
             raise
-        weakref.finalize(store, shutil.rmtree, folder)
+        weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
         self.pages.bytes_read += self.whole
         return Pager(store, self.memory, self.scratch, self.pages, self.turns, self.sharers)
 
