@@ -125,6 +125,17 @@ def test_a_start_saves_work_and_changes_nothing():
     assert near.info.objective == pytest.approx(alone.info.objective, rel=2e-7)
 
 
+@pytest.mark.parametrize("other", [{"C": 1e-3}, {"C": 1e3}, {"C": 1.0, "class_weight": {0: 0.01, 1: 5.0}}])
+def test_a_start_at_other_costs_does_not_stall(other):
+    """The price of the mean margin is another one there."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(400, 5)) * 10.0 ** rng.uniform(-1, 1, 5) + 2.0
+    y = (X @ rng.normal(size=5) > 0).astype(int)
+    start = ml.train(X, y, solver="msv", C=1.0, tol=1e-4)
+    cold, found = (ml.train(X, y, solver="msv", tol=1e-4, start=one, **other) for one in (None, start))
+    assert found.info.converged and found.info.objective == pytest.approx(cold.info.objective, rel=2e-4)
+
+
 def test_several_classes_and_a_file(tmp_path):
     X, y = ml.load_libsvm(DATA / "vehicle")
     model = ml.train(X, y, solver="msv", bias=1)

@@ -120,6 +120,19 @@ def test_where_pairs_are_slow_the_secant_goes_on():
     assert easy.converged and easy.algorithm == "pairs" and easy.n_outer == 0
 
 
+@pytest.mark.parametrize("algorithm, at", [("auto", 12), ("auto", 20), ("cd", 3), ("cd", 10)])
+def test_a_secant_that_is_stopped_has_the_best_that_was_told(algorithm, at):
+    rng = np.random.default_rng(2)
+    X = sparse.random_array((200, 3000), density=0.01, rng=rng, data_sampler=rng.normal, format="csr")
+    X = sparse.csr_array(X * 10.0 ** rng.uniform(-3, 3, 3000))
+    told = []
+    model = ml.train(X, solver="oneclass", nu=0.5, tol=1e-12, algorithm=algorithm,
+                     callback=lambda check: told.append(check) or len(told) == at)
+    best, bound = min(check.objective for check in told), max(check.bound for check in told)
+    assert len(told) == at and model.info.objective <= best + 1e-9 * abs(best)
+    assert model.info.bound >= bound - 1e-9 * abs(bound)
+
+
 def test_the_quantile_of_scores():
     random = np.random.default_rng(0)
     for m in (1, 2, 63, 64, 65, 1000):

@@ -234,6 +234,29 @@ def test_a_free_bias_is_fitted_several_times_to_rows_that_are_spent_once(solver,
             model.info.objective + 2e-9 * abs(found.info.objective))
 
 
+@pytest.mark.parametrize("solver", ["l1svc", "ldm", "msv", "odm"])
+def test_newton_steps_know_the_curvature(solver, monkeypatch, rows_as_given):
+    """Few features of few values a row: the sum of their products is made one by one, wherever they stand."""
+    rng = np.random.default_rng(8)
+    few = sparse.random_array((400, 60), density=0.05, rng=rng, data_sampler=rng.normal, format="csr")
+    X = sparse.csr_array((few.data, 7 * few.indices, few.indptr), shape=(400, 1000))
+    y = (few @ rng.normal(size=60) + 0.3 * rng.normal(size=400) > 0).astype(int)
+    found = marginlinear.train(X, y, solver=solver, algorithm="newton", tol=1e-8, C=10.0, bias=1.0)
+    monkeypatch.setattr(module, "FEW", X.shape[1])
+    plain = marginlinear.train(few, y, solver=solver, algorithm="newton", tol=1e-8, C=10.0, bias=1.0)
+    assert found.info.converged and found.info.objective == pytest.approx(plain.info.objective, rel=2e-8)
+    assert found.info.n_iter <= 1.5 * plain.info.n_iter + 5
+
+
+def test_the_paper_s_algorithm_asks_for_rows_again():
+    X, y = words(9, m=60, n=300)
+    given = CSR(X.data.copy(), X.indices.copy(), X.indptr.astype(np.int64), X.shape[1])
+    found = fit_model(given, y, solver="ldm", algorithm="paper", tol=1e-4, overwrite_rows=True)
+    assert found.info.converged
+    assert found.info.objective == pytest.approx(marginlinear.train(X, y, solver="ldm", tol=1e-4).info.objective,
+                                                 rel=2e-4)
+
+
 def test_goes_on_from_its_own_model(rows_as_given):
     X, y = words(5, m=60, n=300)
     first = marginlinear.train(X, y, solver="l1svc", tol=1e-6)

@@ -225,7 +225,7 @@ cdef class MarginNewton(ProximalNewton):
 
     cdef double[:, ::1] _gram(self, const double[::1] weights):
         """sum_i weights_i x_i x_i', of shape (d, d), until the next is asked for."""
-        cdef Py_ssize_t i = 0, m = self.rows.m
+        cdef Py_ssize_t i = 0, j, m = self.rows.m
         cdef NormalMatrix gram = self.gram
         cdef task_t task
         task.what, task.who, task.root = GATHER, &self.who[0], &self.root[0]
@@ -247,6 +247,11 @@ cdef class MarginNewton(ProximalNewton):
                 gram.add(task.stop)
             else:
                 PyErr_CheckSignals()
+        if task.what == OUTER:
+            with nogil:
+                for i in range(gram.d):
+                    for j in range(i):
+                        gram.total[i, j] += gram.total[j, i]
         return gram.result()
 
     def _direction(self, gradient):
@@ -644,7 +649,8 @@ cdef void gather(const data_t* X, const task_t* task, NormalMatrix gram) noexcep
 
 
 cdef void outer(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
-    """On and below the diagonal: features of a row rise. Four rows of the sum at a time read each value once."""
+    """Each product of two features once, on and below the diagonal where those of a row rise, and of renumbered rows
+    on either side of it. Four rows of the sum at a time read each value once."""
     cdef Py_ssize_t at, i, j, p, q, start, stop
     cdef double t, u, u1, u2, u3, v
     cdef scores_t row, row1, row2, row3

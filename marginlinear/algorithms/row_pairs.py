@@ -127,6 +127,10 @@ class RowPairs:
     def certificate(self) -> float:
         return self.best.objective - self.bound
 
+    def best_at(self, weights: FloatArray) -> Best:
+        """The Best of these weights, whosever they are."""
+        return best_of(self._scores(self.everyone, weights), self.cost, self.total, dot(weights, weights))
+
     def _turns(self, which: IntpArray, enough: float, budget: Budget) -> None:
         """Turns over these rows, whose gap is to be `enough`."""
         cost = self.cost[which]
@@ -147,9 +151,10 @@ class RowPairs:
         self.n_iter, self.visits, self.fresh = self.n_iter + 1, self.visits + len(up) + len(down), False
         return pair_steps(self.rows, which[up], which[down], self.cost, self.duals, self.weights), reach
 
-    def _scores(self, which: IntpArray) -> FloatArray:
-        out = np.zeros(len(which))
-        run_chunks(lambda lo, hi: scores_at(self.rows, which, self.weights, out, lo, hi), len(which), self.threads,
+    def _scores(self, which: IntpArray, weights: FloatArray | None = None) -> FloatArray:
+        """Those of the duals' weights, or of others."""
+        out, weights = np.zeros(len(which)), self.weights if weights is None else weights
+        run_chunks(lambda lo, hi: scores_at(self.rows, which, weights, out, lo, hi), len(which), self.threads,
                    self.rows.share())
         self.visits += len(which)
         return out

@@ -62,7 +62,8 @@ def paper(problem: Problem, run: Run, share: FloatArray, spread: float, **loss: 
     from marginlinear.threads import aside
 
     signs = np.where(problem.y == 1, 1.0, -1.0)
-    whole = MarginFit(problem, run._replace(start=None), share, spread=spread, **loss)
+    # The inner products of the rows are asked for later.
+    whole = MarginFit(problem, run._replace(start=None, overwrite_rows=False), share, spread=spread, **loss)
     engine, budget, tol, start = whole.engine, whole.budget, run.tol, None
 
     def certified(duals: FloatArray) -> Solution:

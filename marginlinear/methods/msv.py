@@ -83,9 +83,12 @@ class SemiVarianceFit:
         problem.costs(params["C"])
         factors, group = np.unique(problem.factor, return_inverse=True)
         self.costs = params["C"] * factors
-        self.nu = 0.0 if run.start is None else run.start["nu"]
         self.instance, self.size = np.array(problem.instance), problem.size
         self.cost = self.instance * self.costs[group]
+        # At other costs nu may be far away, and the search come from there in steps that bring nothing.
+        if run.start is not None and not np.array_equal(run.start.get("costs"), self.cost):
+            run = run._replace(start=None)
+        self.nu = 0.0 if run.start is None else run.start["nu"]
         self.run, self.told = run, Budget(None, None, run.progress)
         run = run._replace(tol=max(run.tol, FIRST), progress=None, fits=None)
         self.solver = MarginFit(problem, run, self.instance, self._losses(), group=group.astype(np.int32))
@@ -153,12 +156,13 @@ class SemiVarianceFit:
         info = best.info._replace(
             status=status, reason=reason, n_iter=engine.n_iter, n_outer=n_outer, objective=best.objective, bound=bound,
             certificate=certificate, tol=tol, seconds=self.told.seconds, history=self.told.history)
-        state = {**inner.state, "W": best.W, "duals": excess + self.nu * self.instance, "nu": self.nu}
+        state = {**inner.state, "W": best.W, "duals": excess + self.nu * self.instance, "nu": self.nu,
+                 "costs": self.cost}
         return Solution(best.weights, info, state)
 
     def state(self) -> State:
         """That of the fit at the nu of now, with the best weights so far: see Run.fits."""
-        state = {**self.solver.state(), "nu": self.nu}
+        state = {**self.solver.state(), "nu": self.nu, "costs": self.cost}
         return state if self.best is None else {**state, "W": self.best.W}
 
     def _slope(self) -> float:

@@ -44,12 +44,11 @@ IDLE = 8
 
 
 class Candidate(NamedTuple):
-    """Weights at their best length, with their rho; W before it."""
+    """Weights at their best length, with their rho."""
 
     objective: float
     weights: FloatArray | None
     rho: float
-    W: FloatArray | None
 
 
 def hinge(rho: float) -> Table:
@@ -75,7 +74,8 @@ class OneClassFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.cost = np.array(problem.instance)
         self.sum = params["nu"] * float(self.cost.sum())
-        # At the end the duals of the best bound.
+        # The best weights of the start and of the secant, and the duals of its best bound.
+        self.lowest = Candidate(0.0, None, 0.0)
         self.feasible = np.zeros(len(self.cost))
         self.n_iter, self.pairs, self.solver = 0, None, None  # type: ignore[assignment]  # as above
         # (rho, duals) to begin with.
@@ -83,7 +83,16 @@ class OneClassFit:
 
     def solution(self) -> Solution:
         """By pairs, unless another route is asked for; where they are slow, by the secant."""
+        if self.run.start is not None:
+            self._offer(self.run.start["W"])
         return (self._by_pairs() if self.run.algorithm == "auto" else None) or self._by_secant()
+
+    def _offer(self, W: FloatArray) -> None:
+        """Weights that may be better than those of their duals, as of a secant that was stopped."""
+        from marginlinear.algorithms.row_pairs import RowPairs
+
+        best = RowPairs(self.problem.rows, self.cost, self.sum, self.run.threads).best_at(W)
+        self.lowest = Candidate(best.objective, best.length * W.reshape(-1, 1), best.length * best.rho)
 
     def _by_pairs(self) -> Solution | None:
         """The Solution; None where pairs are slow."""
@@ -105,18 +114,24 @@ class OneClassFit:
         if not ended:
             self.known = (rho, pairs.duals) if rho > 0 else self.known
             return None
-        status, reason = status_of(pairs.certificate, best.objective, run.tol, ended)
+        found = Candidate(best.objective, best.length * pairs.weights.reshape(-1, 1), rho)
+        objective, weights, rho = min(found, self.lowest, key=lambda one: one.objective)
+        assert weights is not None
+        certificate = objective - pairs.bound
+        status, reason = status_of(certificate, objective, run.tol, ended)
         info = Info(
-            status=status, reason=reason, algorithm="pairs", n_iter=pairs.n_iter, n_outer=0, objective=best.objective,
-            bound=pairs.bound, certificate=pairs.certificate, n_support=int(np.count_nonzero(pairs.duals)),
+            status=status, reason=reason, algorithm="pairs", n_iter=pairs.n_iter, n_outer=0, objective=objective,
+            bound=pairs.bound, certificate=certificate, n_support=int(np.count_nonzero(pairs.duals)),
             seconds=budget.seconds, tol=run.tol, history=budget.history)
-        return Solution(best.length * pairs.weights.reshape(-1, 1), info, self.state(), offset=np.array([-rho]))
+        return Solution(weights, info, self.state(), offset=np.array([-rho]))
 
     def state(self) -> State:
         """The duals so far, and the rho where the secant would begin: see Run.fits."""
         if self.solver is not None:
             state = self.solver.state()
-            return {**state, "duals": self.rho * state["duals"], "rho": self.rho}
+            if self.lowest.weights is None:
+                return {**state, "duals": self.rho * state["duals"], "rho": self.rho}
+            return {**state, "W": self.lowest.weights[:, 0], "duals": self.feasible, "rho": self.rho}
         pairs, best = self.pairs, self.pairs.best
         rho = 0.0 if best is None else best.length * best.rho
         return {"duals": pairs.duals, "cost": self.cost, "W": pairs.weights, "kappa": 0.0, "before": None,
@@ -130,7 +145,7 @@ class OneClassFit:
 
         self._begin_secant()
         solver, engine, n_outer = self.solver, self.solver.engine, 0
-        lowest, bound, tol, idle = Candidate(0.0, None, 0.0, None), -math.inf, self.run.tol, 0
+        bound, tol, idle = -math.inf, self.run.tol, 0
         search = Secant(self.sum / self.rho)
         found = self.duals
         while True:
@@ -139,8 +154,9 @@ class OneClassFit:
             inner = solver.convex()
             n_outer, idle, found = n_outer + 1, idle + 1, self.rho * inner.state["duals"]
             candidate = self._candidate(inner)
-            if candidate.objective < lowest.objective or lowest.weights is None:
-                lowest, idle = candidate, 0
+            if candidate.objective < self.lowest.objective or self.lowest.weights is None:
+                self.lowest, idle = candidate, 0
+            lowest = self.lowest
             for moved in moved_to(self.sum, found, self.cost):
                 half = engine.iterates.sqnorm_of(engine.weights_of(moved)) / 2
                 if -half > bound:
@@ -165,8 +181,8 @@ class OneClassFit:
             status=status, reason=reason, n_iter=engine.n_iter, n_outer=n_outer, objective=lowest.objective,
             bound=bound, certificate=certificate, tol=tol, seconds=self.budget.seconds, history=self.budget.history,
             n_support=int(np.count_nonzero(self.feasible)))
-        state = {**inner.state, "W": lowest.W, "duals": found, "rho": self.rho}
         assert lowest.weights is not None
+        state = {**inner.state, "W": lowest.weights[:, 0], "duals": found, "rho": self.rho}
         return Solution(lowest.weights, info, state, offset=np.array([-lowest.rho]))
 
     def _begin_secant(self) -> None:
@@ -177,9 +193,10 @@ class OneClassFit:
 
         run, limit = self.run, self.run.time_limit
         left = None if limit is None else max(0.0, limit - self.budget.seconds)
-        self.solver = MarginFit(
-            self.problem, run._replace(tol=max(run.tol, FIRST), time_limit=left, progress=None, start=None, fits=None),
-            self.cost, [hinge(1.0)])
+        # Who goes on from a stop begins with pairs of the rows as they are.
+        run = run._replace(tol=max(run.tol, FIRST), time_limit=left, progress=None, start=None, fits=None,
+                           overwrite_rows=False)
+        self.solver = MarginFit(self.problem, run, self.cost, [hinge(1.0)])
         engine = self.solver.engine
         engine.n_iter = self.n_iter
         self.rho = 1.0
@@ -205,7 +222,7 @@ class OneClassFit:
         engine = self.solver.engine
         W = np.array(engine.iterates.vector(False))
         best = best_of(engine.margins_of(W), self.cost, self.sum, engine.iterates.sqnorm_of(W))
-        return Candidate(best.objective, best.length * inner.weights, best.length * best.rho, W)
+        return Candidate(best.objective, best.length * inner.weights, best.length * best.rho)
 
 
 def fit(problem: Problem, params: Parameters, run: Run) -> Solution:

@@ -126,7 +126,8 @@ class NewtonFit:
             self.n_iter = descent.run()
             self.run.enlist(self)
         starts = self._starts()
-        if self._in_sweeps:
+        # Without time the weights to start from are the answer: sweeps would make others of the duals.
+        if self._in_sweeps and not self.budget.exhausted(0):
             starts = self._swept(starts)
         first = self.n_iter
         self._evaluate(self.W, self.gradient)
