@@ -544,6 +544,9 @@ def test_liblinear_joins():
         for one, two in zip(found.of("a", "l2svc"), found.of("a", "liblinear -s 2 -B 1"), strict=True):
             assert two["reason"] is None and one["params"]["C"] == two["params"]["C"]
             assert one["scores"] == pytest.approx(two["scores"], abs=0.03)
+        both = compare({"a": (X, y)}, ["logistic;C=1;bias=1;tol=1e-6", "liblinear:-s 0 -B 1 -c 1 -e 1e-6"],
+                       metric=["log_loss"], **FEW)
+        assert both.difference("log_loss", "a", "liblinear -s 0 -B 1 -c 1 -e 1e-6").mean == pytest.approx(0, abs=1e-3)
     capped = compare({"a": (1000 * X, Y)}, ["liblinear:-s 3 -c 1000"], **FEW)
     if theirs.program is not None:
         assert {trial["status"] for trial in capped.trials} == {"max_iter"} and capped.uncertified(

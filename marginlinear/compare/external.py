@@ -17,6 +17,7 @@ import tempfile
 import threading
 import warnings
 from abc import ABC, abstractmethod
+from functools import partial
 from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from marginlinear.compare.contestants import (
     chosen_by,
     described,
 )
+from marginlinear.compare.registered import probabilities_of
 from marginlinear.compare.specs import LIBLINEAR, SKLEARN
 from marginlinear.data.arrays import is_compressed, select_rows, shape_of
 from marginlinear.selection import grid as G
@@ -451,7 +453,9 @@ class Liblinear(External):
             backwards = scores.ndim == 1 and codes is not None and model.classes[0] > model.classes[1]
             return places, -scores if backwards else scores
 
-        return Fitted(predict, status)
+        if not probability or codes is None or model.calibration is None:
+            return Fitted(predict, status)
+        return Fitted(predict, status, probabilities=partial(probabilities_of, model, codes))
 
     def _train(self, task: Task, options: list[str], rows: str, path: str) -> str:
         """Write the model file; returns the status."""

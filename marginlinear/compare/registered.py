@@ -22,7 +22,7 @@ from marginlinear.status import fell_short
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from marginlinear._typing import AnyArray, FloatArray
+    from marginlinear._typing import AnyArray, FloatArray, IntArray
     from marginlinear.compare.contestants import Task
     from marginlinear.compare.specs import Spec
     from marginlinear.model import Model
@@ -119,16 +119,18 @@ class Registered:
         def predict(X: Any) -> tuple[AnyArray, FloatArray | None]:
             return judged(model, model.decide(X, threads=1), codes)
 
-        def probabilities(X: Any) -> FloatArray:
-            assert codes is not None
-            of_all = np.zeros((len(X) if isinstance(X, np.ndarray) else X.shape[0], len(codes)))
-            of_all[:, model.classes] = model.proba_of(model.decide(X, threads=1))
-            return of_all
-
         _, value, allowed = info.criterion
         return Fitted(predict, info.status, value, allowed, info.objective, info.n_iter,
                       None if codes is None or model.voted else partial(margins_of, model),
-                      probabilities if probability else None)
+                      partial(probabilities_of, model, codes) if probability and codes is not None else None)
+
+
+def probabilities_of(model: Model, codes: IntArray, X: Any) -> FloatArray:
+    """Those of all classes, which are numbered, of which the model may know some."""
+    found = model.proba_of(model.decide(X, threads=1))
+    of_all = np.zeros((len(found), len(codes)))
+    of_all[:, model.classes] = found
+    return of_all
 
 
 def margins_of(model: Model, X: Any, y: AnyArray) -> FloatArray | None:
