@@ -125,9 +125,10 @@ def test_bayesian_signed_ranks():
     assert found.larger == pytest.approx(mirrored.smaller, abs=0.01) and found == S.bayesian_signed_rank(
         TWO, ONE, rope=0.01)
     assert found.smaller + found.equal + found.larger == pytest.approx(1) and found.verdict == "inconclusive"
-    # What baycomp gives for these: 200,000 draws.
-    for rope, theirs in (0.01, (0, 0.330, 0.670)), (0.005, (0.000, 0.038, 0.962)):
-        assert S.bayesian_signed_rank(TWO, ONE, rope=rope)[2:5] == pytest.approx(theirs, abs=0.01)
+    # What baycomp gives for 1,000 times these, which are whole, as sums are then at an end of the rope or not: 200,000
+    # draws.
+    for rope, theirs in (0.01, (0, 0.331, 0.669)), (0.005, (0.000, 0.043, 0.957)):
+        assert S.bayesian_signed_rank(TWO, ONE, rope=rope)[2:5] == pytest.approx(theirs, abs=0.008)
     assert S.bayesian_signed_rank(ONE + 0.05, ONE, rope=0.01).verdict == "larger"
     assert S.bayesian_signed_rank(ONE + 0.001, ONE, rope=0.01).verdict == "equal"
     assert S.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])

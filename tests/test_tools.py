@@ -1123,12 +1123,13 @@ def test_parts_of_the_study_taken_together(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     means = {method: rng.uniform(0.7, 0.9, 9) for method in ("l2svc", "odm", "ldm")}
     for part, sets, methods in (("one", range(5), ("l2svc", "mamc", "odm", "ldm")), ("two", range(5, 9), means)):
-        lines = ["set,method,certified,accuracy,log_loss"]
+        lines = ["set,method,split,certified,accuracy,log_loss"]
         for at in sets:
             for method in methods:
                 mean = means.get(method, means["odm"])[at]
-                lines += [f"s{at},{method},True,{mean + off},{2 - mean}" for off in (-0.05, 0.05)]
-                lines.append(f"s{at},{method},False,0,9")
+                lines += [f"s{at},{method},{split},True,{mean + off},{2 - mean}"
+                          for split, off in enumerate((-0.05, 0.05))]
+                lines.append(f"s{at},{method},2,False,0,9")
         (tmp_path / f"{part}.csv.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
     write("all.md", "one", "two")
     text = (tmp_path / "all.md").read_text("utf-8")
@@ -1141,7 +1142,7 @@ def test_parts_of_the_study_taken_together(tmp_path, monkeypatch):
         assert row[5].split() == [f"{(gains > 0).sum()},", "0,", f"{(gains < 0).sum()}"]
         assert float(row[6]) == pytest.approx(wilcoxon(less, method="exact").pvalue, rel=0.01)
     # A reference without an error leaves its set out.
-    perfect = [f"s9,{method},True,1,{error}" for method, error in (("l2svc", 0), ("odm", 0.5), ("ldm", 0))]
+    perfect = [f"s9,{method},0,True,1,{error}" for method, error in (("l2svc", 0), ("odm", 0.5), ("ldm", 0))]
     (tmp_path / "three.csv.xz").write_bytes(lzma.compress("\n".join([lines[0], *perfect]).encode()))
     write("more.md", "one", "two", "three")
     assert re.findall(r"^\d+ sets", (tmp_path / "more.md").read_text("utf-8"), re.MULTILINE) == ["10 sets", "9 sets"]
@@ -1151,6 +1152,31 @@ def test_parts_of_the_study_taken_together(tmp_path, monkeypatch):
         with pytest.raises(SystemExit, match=words):
             write("none.md", *parts)
     assert not (tmp_path / "none.md").exists()
+
+
+def test_methods_are_compared_on_the_splits_that_they_share(tmp_path):
+    """On the hard split the fit of odm has no certificate: it is no better on the others. Means of l2svc and ldm differ
+    by their last bits alone."""
+    from tools import claims, defaults, pooled
+
+    lines = ["set,method,split,certified,accuracy,log_loss"]
+    scores = {"l2svc": (0.2, 0.3, 0.7), "odm": (0.2, 0.3, 0.7), "ldm": (0.4, 0.4, 0.4)}
+    assert sum(scores["l2svc"]) != sum(scores["ldm"])
+    for at in range(6):
+        for method, of in scores.items():
+            lines += [f"s{at},{method},{split},{method != 'odm' or split > 0},{score},{1 + at - score}"
+                      for split, score in enumerate(of)]
+    (tmp_path / "unseen.csv.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
+    found, _ = defaults.scores_of(tmp_path, ["unseen"])
+    assert defaults.shared_means(found, ["l2svc", "ldm"])["s3"] == [0.4, 0.4]
+    assert defaults.shared_means(found, ["l2svc", "odm", "ldm"])["s3"] == [0.5, 0.5, 0.4]
+    for metric in ("accuracy", "log_loss"):
+        assert claims.differences_of(tmp_path, claims.Claim("unseen", metric, "odm", 1)).tolist() == [0] * 6
+        assert "\n".join(pooled.pooled(tmp_path, ["unseen"], metric)).count(" | +0.0000 | 0, 6, 0 | 1 | 1 |") == 2
+    told = "\n".join(defaults.answered(tmp_path, "odm", defaults.Question(("unseen",), "l2svc", ("unseen",))))
+    assert "| odm | 1.500 | 0.5000 | +0.0000 | 0, 6, 0 | 1 |" in told
+    assert "| ldm | 3.000 | 0.4000 | +0.0000 | 0, 6, 0 | 1 |" in told
+    assert "l2svc less the same method tuned: +0.0000 in the mean of 6 sets, p = 1 by" in told
 
 
 def test_claims_are_tested_by_the_sign_that_they_have(tmp_path, monkeypatch):
@@ -1164,13 +1190,13 @@ def test_claims_are_tested_by_the_sign_that_they_have(tmp_path, monkeypatch):
         parts.setdefault(claim.part, {})[claim.metric] = None
     means = {}
     for part, metrics in parts.items():
-        lines = [",".join(["set,method,certified", *metrics])]
+        lines = [",".join(["set,method,split,certified", *metrics])]
         for at in range(9):
             for method in ("l2svc", *{claim.method for claim in made if claim.part == part}):
                 values = [0.0 if at == 8 and metric == "aurc" else rng.uniform(0.1, 0.9) + at * (method == "rmm")
                           for metric in metrics]
                 means |= {(part, metric, at, method): value for metric, value in zip(metrics, values, strict=True)}
-                lines.append(",".join([f"s{at}", method, "True", *map(repr, values)]))
+                lines.append(",".join([f"s{at}", method, "0", "True", *map(repr, values)]))
         (tmp_path / f"{part}.csv.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
     monkeypatch.setattr(sys, "argv", ["claims", "--study", str(tmp_path), "--write", str(tmp_path / "found.md")])
     claims.main()

@@ -4,23 +4,21 @@ packages: the sets of the parts of tools/study.py whose names begin with `unseen
 
     python -m tools.claims --study docs/evidence/study --write docs/evidence/study/claims.md
 
-Two methods are compared over sets by Wilcoxon's signed-rank test, each set by the methods' means over its splits with
-certified fits; errors as parts of the reference's, without sets where that is 0. A claim of a difference holds where
-the p is below 0.05 in the direction that is claimed; Holm's adjustment is for all claims of differences of one table.
-A claim that two are the same holds where the Bayesian signed-rank test says with a probability of 0.95 that they are
-within 0.01.
+Two methods are compared over sets by Wilcoxon's signed-rank test, each set by the methods' means over the splits on
+which the fits of both are certified; errors as parts of the reference's, without sets where that is 0. A claim of a
+difference holds where the p is below 0.05 in the direction that is claimed; Holm's adjustment is for all claims of
+differences of one table. A claim that two are the same holds where the Bayesian signed-rank test says with a
+probability of 0.95 that they are within 0.01.
 """
 
 import argparse
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from marginlinear.compare import statistics as S
-from marginlinear.compare.measures import ERRORS, TITLES
+from marginlinear.compare.measures import TITLES
 from marginlinear.compare.parameters import ROPE
-from tools.defaults import means
+from tools.defaults import differences, scores_of
 
 
 class Claim(NamedTuple):
@@ -73,35 +71,29 @@ R = [
 ]
 
 
-def scores_of(folder, claim):
-    """Arrays of the method's and the reference's scores, a set each."""
-    found, missing = means(folder, [claim.part], claim.metric)
+def differences_of(folder, claim):
+    """The method's scores less the reference's, a set each."""
+    found, missing = scores_of(folder, [claim.part], claim.metric)
     if missing:
         raise SystemExit(f"{claim.part} is not in {folder}: make it with tools/study.py")
-    sets = [one for one, method in found if method == claim.reference and (one, claim.method) in found]
-    scores = np.array([[found[one, method] for method in (claim.method, claim.reference)] for one in sets])
-    if claim.metric in ERRORS:
-        scores = scores[scores[:, 1] > 0]
-        scores /= scores[:, 1:]
-    return scores.T
+    return differences(found, dict.fromkeys(name for name, _ in found), claim.method, claim.reference, claim.metric)
 
 
 def tested(folder, claims):
     """The lines of a table."""
-    scores = [scores_of(folder, claim) for claim in claims]
-    tests = [S.wilcoxon(*both) for both in scores]
-    differences = [at for at, claim in enumerate(claims) if claim.sign]
-    holm = dict(zip(differences, S.holm([tests[at].p for at in differences]), strict=True))
+    less = [differences_of(folder, claim) for claim in claims]
+    tests = [S.wilcoxon(d, 0 * d) for d in less]
+    adjusted = [at for at, claim in enumerate(claims) if claim.sign]
+    holm = dict(zip(adjusted, S.holm([tests[at].p for at in adjusted]), strict=True))
     lines = ["| part | claim | sets | mean | more, equal, less on so many sets | p | p, Holm | |",
              "| --- | --- | ---: | ---: | --- | ---: | ---: | --- |"]
-    for at, (claim, both, test) in enumerate(zip(claims, scores, tests, strict=True)):
-        d = both[0] - both[1]
+    for at, (claim, d, test) in enumerate(zip(claims, less, tests, strict=True)):
         if claim.sign:
             holds = test.p < S.LEVEL and test.mean * claim.sign > 0
             verdict = "holds" if holds else "does not" if test.mean * claim.sign < 0 else "not told apart"
             p = f"{test.p:.3g} | {holm[at]:.3g}"
         else:
-            same = S.bayesian_signed_rank(*both, rope=ROPE.default)
+            same = S.bayesian_signed_rank(d, 0 * d, rope=ROPE.default)
             verdict, p = "holds" if same.equal > 1 - S.LEVEL else "not told", f"{same.equal:.3f} the same | "
         how = {1: "more", -1: "less", 0: "the same"}[claim.sign]
         lines.append(f"| {claim.part} | {TITLES[claim.metric]} of `{claim.method}`, against `{claim.reference}`: {how} "

@@ -4,22 +4,24 @@
     python -m tools.defaults --study docs/evidence/study --write docs/evidence/study/defaults.md
 
 The rule. C is chosen on each split, the method's own parameters stand still. Values are ranked by accuracy on each set,
-the mean over its splits, and the one of best mean rank over all sets takes the place of the default that stands if
-Wilcoxon's test over sets tells the two apart at 0.05, adjusted by Holm for all values that were tried. Otherwise what
-stands stays. What is lost against tuning is the mean difference to the same method with its parameters tuned on the
-same splits.
+the mean over the splits on which the fits of all are certified, and the one of best mean rank over all sets takes the
+place of the default that stands if Wilcoxon's test over sets tells the two apart at 0.05, adjusted by Holm for all
+values that were tried. Otherwise what stands stays. Two are compared over the splits that both have. What is lost
+against tuning is the mean difference to the same method with its parameters tuned on the same splits.
 """
 
 import argparse
 import csv
 import io
 import lzma
+import math
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from marginlinear.compare import statistics as S
+from marginlinear.compare.measures import ERRORS
 
 
 class Question(NamedTuple):
@@ -48,8 +50,8 @@ QUESTIONS = {
 }
 
 
-def means(folder, parts, metric="accuracy"):
-    """{(set, method): mean over the splits that count} of the parts that are there, and those that are not."""
+def scores_of(folder, parts, metric="accuracy"):
+    """{(set, method): {split: score}} of the trials that count in the parts that are there, and those that are not."""
     found, missing = {}, []
     for part in parts:
         path = folder / f"{part}.csv.xz"
@@ -58,22 +60,42 @@ def means(folder, parts, metric="accuracy"):
             continue
         for row in csv.DictReader(io.StringIO(lzma.decompress(path.read_bytes()).decode())):
             if row["certified"] == "True" and row.get(metric):
-                found.setdefault((row["set"], row["method"]), []).append(float(row[metric]))
-    return {key: round(float(np.mean(values)), 12) for key, values in found.items()}, missing
+                found.setdefault((row["set"], row["method"]), {})[row["split"]] = float(row[metric])
+    return found, missing
+
+
+def shared_means(found, methods):
+    """{set: the methods' means over the splits on which all of them count}, without the sets that have none."""
+    means = {}
+    for name in dict.fromkeys(name for name, _ in found):
+        scores = [found.get((name, method), {}) for method in methods]
+        if splits := set.intersection(*map(set, scores)):
+            means[name] = [S.to_digits(math.fsum(of[split] for split in splits) / len(splits)) for of in scores]
+    return means
+
+
+def differences(found, sets, method, reference, metric="accuracy"):
+    """A method's means less the reference's on these sets, over the splits that the two share; errors as parts of the
+    reference's, as margin-compare has them, without the sets where that is 0."""
+    means = shared_means(found, [method, reference])
+    pairs = [means[name] for name in sets if name in means]
+    if metric in ERRORS:
+        pairs = [(ours / theirs, 1) for ours, theirs in pairs if theirs > 0]
+    # Two digits fewer than the means have, so that differences that are the same tie.
+    return np.round([ours - theirs for ours, theirs in pairs], S.DIGITS - 2)
 
 
 def answered(folder, name, question):
     """Lines of the page."""
-    found, missing = means(folder, question.parts)
+    found, missing = scores_of(folder, question.parts)
     if not found:
         return
-    methods = list(dict.fromkeys(method for _, method in found))
-    sets = [one for one in dict.fromkeys(one for one, _ in found) if all((one, method) in found for method in methods)]
-    order = [question.stands, *(method for method in methods if method != question.stands)]
-    scores = np.array([[found[one, method] for method in order] for one in sets])
+    order = list(dict.fromkeys([question.stands, *(method for _, method in found)]))
+    means = shared_means(found, order)
+    sets, scores = list(means), np.array(list(means.values()))
     ranking = S.friedman(scores)
-    tests = [S.wilcoxon(scores[:, at], scores[:, 0]) for at in range(1, len(order))]
-    holm = S.holm([test.p for test in tests])
+    less = [differences(found, sets, method, question.stands) for method in order]
+    holm = S.holm([S.wilcoxon(d, 0 * d).p for d in less[1:]])
     yield f"## {name}"
     yield ""
     yield f"{len(sets)} sets of {' and '.join(part for part in question.parts if part not in missing)}" + (
@@ -82,7 +104,7 @@ def answered(folder, name, question):
     yield "| values | mean rank | mean accuracy | less what stands | better, equal, worse on so many sets | p, Holm |"
     yield "| --- | ---: | ---: | ---: | --- | ---: |"
     for at in np.argsort(ranking.ranks, kind="stable"):
-        d = scores[:, at] - scores[:, 0]
+        d = less[at]
         signs = f"{(d > 0).sum()}, {(d == 0).sum()}, {(d < 0).sum()}" if at else ""
         p = f"{holm[at - 1]:.3g}" if at else ""
         yield (f"| {order[at]} | {ranking.ranks[at]:.3f} | {scores[:, at].mean():.4f} | {d.mean():+.4f} | {signs} "
@@ -95,15 +117,15 @@ def answered(folder, name, question):
            + ("What stands has the best mean rank." if not best else
               f"{order[best]} has the best mean rank, and is {'' if told else 'not '}told apart from what stands: "
               f"{then}."))
-    tuned, _ = means(folder, question.tuned)
+    tuned, _ = scores_of(folder, question.tuned)
     label = next((method for _, method in tuned if method.split(";")[0] == name), None)
-    both = [at for at, one in enumerate(sets) if (one, label) in tuned]
-    if both:
-        reference = [tuned[sets[at], label] for at in both]
-        for at in dict.fromkeys((0, best)):
-            lost = S.wilcoxon(scores[both, at], reference)
-            yield (f"{order[at]} less the same method tuned: {lost.mean:+.4f} in the mean of {len(both)} sets, p = "
-                   f"{lost.p:.3g} by Wilcoxon's test.")
+    # A part of its own may call the tuned method as one of these.
+    both = found | {(one, "tuned"): splits for (one, method), splits in tuned.items() if method == label}
+    for at in dict.fromkeys((0, best)) if label else ():
+        d = differences(both, sets, order[at], "tuned")
+        if len(d):
+            yield (f"{order[at]} less the same method tuned: {d.mean():+.4f} in the mean of {len(d)} sets, p = "
+                   f"{S.wilcoxon(d, 0 * d).p:.3g} by Wilcoxon's test.")
     yield ""
 
 

@@ -32,7 +32,7 @@ import numpy as np
 from marginlinear import load_libsvm, registry, search
 from marginlinear.compare import Comparison
 from marginlinear.compare.measures import ERRORS, TITLES
-from marginlinear.compare.statistics import friedman
+from marginlinear.compare.statistics import friedman, to_digits
 from marginlinear.plotting import CriticalDifferenceDisplay, style
 from marginlinear.selection.grid import check_grid
 
@@ -115,8 +115,8 @@ def means_of(trials, metric):
             splits.setdefault(trial["split"], {})[trial["method"]] = float(trial[metric])
     shared = [[list(map(of.get, methods)) for of in splits.values() if len(of) == len(methods)]
               for splits in scores.values()]
-    # Exact sums, as those of a Comparison: means that are the same tie.
-    return methods, np.array([[math.fsum(column) / len(some) for column in zip(*some, strict=True)]
+    # Exact sums to so many digits, as those of a Comparison: means that are the same tie.
+    return methods, np.array([[to_digits(math.fsum(column) / len(some)) for column in zip(*some, strict=True)]
                               for some in shared if some])
 
 

@@ -32,8 +32,8 @@ BOOTSTRAP = "bootstrap of the test rows"
 LEVEL = parameters.LEVEL.default
 # What the probability of a verdict has to be above.
 CREDIBLE = 0.95
-# Scores that agree in so many digits are the same.
-DIGITS = 12
+# Means that agree in so many digits are the same, and differences in so many of the largest score's.
+DIGITS, OF_DIFFERENCES = 12, 10
 # Of a sampled posterior; and the weight, in sets, of what is believed beforehand: no difference.
 SAMPLES, PRIOR = 50_000, 0.5
 
@@ -156,6 +156,12 @@ def paired(first: ArrayLike, second: ArrayLike) -> FloatArray:
     return a - b
 
 
+def rounded(first: ArrayLike, second: ArrayLike) -> FloatArray:
+    """`paired`, of which those are equal, or 0, that rounding alone tells apart."""
+    d, largest = paired(first, second), float(np.abs(np.asarray(first, dtype=np.float64)).max(initial=0.0))
+    return np.round(d, OF_DIFFERENCES - 1 - math.floor(math.log10(largest))) if largest > 0 else d
+
+
 def to_digits(value: float) -> float:
     """What rounding alone tells apart, as means of the same scores in another order, is equal."""
     return float(f"{value:.{DIGITS}g}")
@@ -244,11 +250,7 @@ def wilcoxon(first: ArrayLike, second: ArrayLike, *, level: float = LEVEL, rope:
 
     Ranks of differences of 0 are shared by both sides, as Demsar has it; one of an odd number of them is left out.
     """
-    d = paired(first, second)
-    largest = float(np.abs(np.asarray(first)).max(initial=0.0))
-    if largest > 0:
-        # Differences that rounding alone tells apart have one rank, or none.
-        d = np.round(d, DIGITS - 1 - math.floor(math.log10(largest)))
+    d = rounded(first, second)
     N, test = len(d), "Wilcoxon signed-rank test"
     mean = mean_of(d.tolist())
     if np.count_nonzero(d == 0) % 2:
@@ -349,16 +351,17 @@ def bayesian_signed_rank(first: ArrayLike, second: ArrayLike, *, rope: float, se
     """The Bayesian signed-rank test of scores over sets.
 
     Weights of the differences, and of one of 0 that stands for what was believed before, are drawn from the Dirichlet
-    distribution; each draw shares the sums d_i + d_j out to below -2 rope, between, and above 2 rope by w_i w_j. The
-    probability of a side is the part of the draws in which it has the largest share.
+    distribution; each draw shares the sums d_i + d_j out to below -2 rope, between, and above 2 rope by w_i w_j, those
+    at an end by half to either side of it. The probability of a side is the part of the draws in which it has the
+    largest share.
     """
-    d = paired(first, second)
+    d = rounded(first, second)
     if len(d) < 2:
         raise ValueError(f"{len(d)} pairs: give at least 2")
     d = np.concatenate(([0.0], d))
     sums = d[:, np.newaxis] + d
-    sides = [(sums < -2 * rope).astype(np.float64), (np.abs(sums) <= 2 * rope).astype(np.float64),
-             (sums > 2 * rope).astype(np.float64)]
+    below, above = (np.heaviside(np.round(sign * sums - 2 * rope, DIGITS), 0.5) for sign in (-1, 1))
+    sides = [below, 1 - below - above, above]
     rng = np.random.default_rng(seed)
     weight = np.array([PRIOR] + [1.0] * (len(d) - 1))
     wins = np.zeros(3)
