@@ -119,7 +119,8 @@ class Calibration(NamedTuple):
             return np.where(scores > 0, np.maximum(_sigmoid(t), np.nextafter(0.5, 1.0)), np.minimum(_sigmoid(t), 0.5))
 
     def _coupled(self, scores: FloatArray) -> FloatArray:
-        r = np.clip(_sigmoid(scores.reshape(len(scores), -1) * self.slope + self.offset), LEAST, 1 - LEAST)
+        columns = scores[:, np.newaxis] if scores.ndim == 1 else scores
+        r = np.clip(_sigmoid(columns * self.slope + self.offset), LEAST, 1 - LEAST)
         return np.hstack([1 - r, r]) if r.shape[1] == 1 else coupled(r)
 
 

@@ -31,7 +31,7 @@ from marginlinear.problem import Summary, counted, listed
 from marginlinear.threads import default_threads, run_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn
 
     from marginlinear._core.kernel_rows import KernelPoints
@@ -323,7 +323,7 @@ class Model(Summary, fitting.Linear):
         if self._one_against_one:
             return one_against_one.votes(scores, len(self.classes))
         codes: Any = self.codes
-        up = (scores.reshape(len(scores), -1) > 0).astype(np.float64)
+        up = (scores.reshape(len(scores), self.columns) > 0).astype(np.float64)
         found: FloatArray = up @ (codes.T > 0).astype(np.float64) + (1 - up) @ (codes.T < 0).astype(np.float64)
         return found
 
@@ -352,17 +352,34 @@ class Model(Summary, fitting.Linear):
 
     def require_features(self, X: MatrixLike) -> None:
         """ValueError unless X has n_features features. The rows of files are let pass: see `decision_function`."""
-        other = rule_of(X) if is_frame(X) and self.feature_names is not None else None
-        lacking = [] if other is None else [name for name in self.feature_names or () if name not in other.features]
-        if lacking:
-            raise ValueError(f"X has no column {lacking[0]!r}, which the model was trained on: add it, as "
-                             "X.reindex(columns=model.feature_names, fill_value=0) does for words that no row has")
+        rule = rule_of(X) if is_stored(X) or is_frame(X) else None
+        if rule is not None and is_frame(X):
+            self.require_columns(rule.features)
+        else:
+            self.require_table(rule)
         if not is_compressed(X) and (width := shape_of(X)[1]) != self.n_features:
             raise ValueError(f"X has {width} features, the model {self.n_features}: give the columns that it was "
                              "trained on; a file's are load_libsvm(path, n_features=model.n_features)")
-        if other is not None and list(other.features) != self.feature_names:
-            raise ValueError("X: its columns are not those that the model was trained on, or in another order: give "
-                             "X[model.feature_names], or an array of numbers")
+
+    def require_columns(self, names: Sequence[str]) -> None:
+        """ValueError unless columns of these names are the features, where the model knows names."""
+        known = self.feature_names
+        if known is None or list(names) == known:
+            return
+        there = set(names)
+        lacking = next((name for name in known if name not in there), None)
+        if lacking is not None:
+            raise ValueError(f"X has no column {lacking!r}, which the model was trained on: add it, as "
+                             "X.reindex(columns=model.feature_names, fill_value=0) does for words that no row has")
+        raise ValueError("X: its columns are not those that the model was trained on, or in another order: give "
+                         "X[model.feature_names], or an array of numbers")
+
+    def require_table(self, rule: TableRule | None) -> None:
+        """ValueError where a store's columns became other features than those of the model, as far as both know."""
+        if rule is not None and self.table is not None and not rule.same_features(self.table):
+            raise ValueError("the columns of the store became other features than those that the model was trained on: "
+                             "predict the table itself, or make its store by the rule of the training set's, as "
+                             "Store.write(source, path, like=store) does")
 
     def _by_blocks(self, X: Any, size: int, function: Callable[[Any], AnyArray]) -> AnyArray:
         """function(block) of at most `size` rows at a time, one after the other."""

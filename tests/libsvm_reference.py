@@ -84,12 +84,14 @@ def read(data, zero_based=False, text_labels=None, multilabel=None, single=False
         offset = 0
         if line_number == 1 and line.startswith(b"\xef\xbb\xbf"):
             line, offset = line[3:], 3
-        matches = TOKEN.finditer(line.split(b"#")[0])
+        text, comment, _ = line.partition(b"#")
+        matches = [*TOKEN.finditer(text)]
         tokens = [(match.group(), match.start() + 1 + offset) for match in matches]
         if not tokens:
             continue
         (token, column), features = tokens[0], tokens[1:]
         found = []
+        cut = comment and matches[0].end() == len(text)
         if several and re.match(rb"\d+:", token):
             if column == 1 + offset:
                 raise Wrong(line_number, column)
@@ -100,7 +102,11 @@ def read(data, zero_based=False, text_labels=None, multilabel=None, single=False
                 if words is None:
                     words = guessed = by_word
             first = column
-            for part in token.split(b",") if several else [token]:
+            parts = token.split(b",") if several else [token]
+            for number_of_part, part in enumerate(parts, 1):
+                # A word would lose what stands behind the sign, and the row its features.
+                if words and cut and number_of_part == len(parts):
+                    raise Wrong(line_number, column)
                 if guessed and (b"," in part or (NUMBER.match(part) and math.isfinite(float(part)))):
                     raise Wrong(line_number, column)
                 found.append(label_of(part, (line_number, column), words, first))

@@ -14,6 +14,7 @@ from scipy import sparse
 import marginlinear as ml
 from marginlinear.api import require_memory
 from marginlinear.data.arrays import CSR
+from marginlinear.data.checks import class_factors
 from marginlinear.model import KernelModel, Model
 from marginlinear.problem import counted
 
@@ -363,6 +364,21 @@ def test_balanced_class_weights():
     assert ml.cross_validate(X, y, solver="l1svc", folds=3, class_weight="balanced").score > 0.3
     found = ml.search(X, y, solver="l1svc", grid="C=1", folds=3, class_weight="balanced").model
     assert found.weights.tobytes() == ml.train(X, y, solver="l1svc", class_weight="balanced").weights.tobytes()
+
+
+def test_weights_of_many_classes_are_looked_up():
+    compared = 0
+
+    class Label(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return int(self) == other
+
+    factors = class_factors({Label(c): c + 1.0 for c in range(500)}, np.arange(500), np.ones(500))
+    assert factors.tolist() == [c + 1.0 for c in range(500)] and compared < 10 * 500
 
 
 def test_a_label_of_class_weight_is_compared_with_labels():

@@ -145,6 +145,37 @@ def test_a_test_set_like_the_training_set(tmp_path, how):
         ml.Store.write(table(), tmp_path / "no", like=ml.Store.write([([[1.0]], [1])], tmp_path / "pairs"))
 
 
+def test_a_store_of_other_features_is_not_predicted(tmp_path, monkeypatch, capsys):
+    """Words become features in the order in which they come."""
+    monkeypatch.chdir(tmp_path)
+    train = ml.Store.write(table(), "train")
+    turned = table().take(pa.array([4, 3, 2, 1, 0]))
+    other, like = ml.Store.write(turned, "other"), ml.Store.write(turned, "like", like=train)
+    model = ml.train(train, solver="l2svc")
+    ml.save_model(model, "model")
+    assert np.array_equal(model.predict(like), model.predict(train)[::-1])
+    for call in (model.predict, model.decision_function):
+        with pytest.raises(ValueError, match=r"other features than .* Store.write\(source, path, like=store\)"):
+            call(other)
+    for command, words in ((predict_main, ["other", "model", "out"]), (inspect_main, ["model", "other"])):
+        assert command(words) == 1
+        assert "other: the columns of the store became other features" in capsys.readouterr().err
+    assert not os.path.exists("out") and predict_main(["like", "model", "out"]) == 0
+    assert ml.train(train.in_memory(), train.y, solver="l2svc").table == train.table
+    # Labels that the model cannot be measured by.
+    ml.Store.write(table(what=["a"] * 5), "words", label="what")
+    assert train_main(["-q", "-s", "l2svr", "words", "no"]) == 1
+    assert "a regression needs numbers" in capsys.readouterr().err
+    assert train_main(["-q", "-s", "l2svr", "train", "numbers"]) == 0
+    ml.Store.write(table(what=["a"] * 5), "words.like", label="what", like=train)
+    assert predict_main(["words.like", "numbers", "out"]) == 1
+    assert "its labels are words, and the model is a regression" in capsys.readouterr().err
+    several = ml.train(np.zeros((3, train.n_features)), [{"a"}, {"b"}, {"a", "b"}], solver="l2svc")
+    ml.save_model(several, "several")
+    assert predict_main(["train", "several", "out"]) == 1
+    assert "train: a store has one label a row, and the model is multi-label" in capsys.readouterr().err
+
+
 def test_commands(tmp_path, monkeypatch, capsys):
     """Train on a file, predict on what becomes like the store that was made of it."""
     path, folder, model = tmp_path / "x.parquet", tmp_path / "stores", tmp_path / "m"

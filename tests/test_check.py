@@ -227,3 +227,7 @@ def test_several_labels(folder, capsys):
     assert subset_main(["ml", "3", "one", "two"]) == 0
     assert capsys.readouterr().out.startswith("3 of 4 rows: ")
     assert len((folder / "one").read_text().splitlines()) == 3
+    # Rows of one label each, and of two each, all among 0 and 1, are label sets too.
+    for text in ("1 1:1\n3 1:2\n1 2:1\n", "0,1 1:1\n1,0 1:2\n0,1 2:1\n"):
+        (folder / "ml").write_text(text)
+        assert subset_main(["--multilabel", "-q", "ml", "3", "one"]) == 0 and (folder / "one").read_text() == text

@@ -502,6 +502,20 @@ def test_files_need_no_scipy(folder):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+def test_what_the_encoding_lacks_is_shown_otherwise(folder, monkeypatch):
+    """In messages; data are the bytes that they are in any encoding."""
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    (folder / "cyr").write_text("\u0436 1:1\n\u0437 2:1\n", "utf-8")
+    done = command("subset", "cyr", "2", "out")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"2 of 2 rows: \\u0436 (1), \\u0437 (1)\n", b"")
+    assert command("train", "-q", "-s", "l2svc", "cyr", "model").returncode == 0
+    assert command("predict", "-q", "cyr", "model").stdout.decode() == "\u0436\n\u0437\n"
+    if sys.platform.startswith("linux"):
+        shutil.copy("d", b"caf\xe9")
+        done = command("check", b"caf\xe9")
+        assert (done.returncode, done.stderr) == (0, b"") and done.stdout.startswith(b"caf\\udce9: 60 rows, ")
+
+
 def test_labels_stay_whatever_is_added(folder, capsys):
     liblinear = "solver_type MCSVM_CS\nnr_class 2\nlabel 1 2\nnr_feature 2\nbias -1\nw\n0.5 -0.5 \n-1 1 \n"
     (folder / "theirs").write_text(liblinear)

@@ -21,6 +21,7 @@ distributed = pytest.importorskip("distributed")
 
 from dask import array as da  # noqa: E402
 
+import marginlinear.dask as mld  # noqa: E402
 from marginlinear.dask import collections  # noqa: E402
 from marginlinear.store import Store  # noqa: E402
 
@@ -184,11 +185,12 @@ def test_files_are_cut_at_newlines(client, tmp_path):
     assert len(parts(client, [path, path], None, None, "chunks")) == 2
 
 
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("ending", ["\n", ""])
-def test_every_cut_gives_every_row_once(client, tmp_path, ending):
+def test_every_cut_gives_every_row_once(client, tmp_path, ending, mark):
     lines = ["# a comment", "1 1:1", "", "2 2:1 # 3 3:1", "\t\r", "3 1:1 2:1", "#" * 50, "4"]
     path = tmp_path / "train.svm"
-    path.write_bytes(("\n".join(lines) + ending).encode())
+    path.write_bytes(mark + ("\n".join(lines) + ending).encode())
     for count in range(2, path.stat().st_size):
         labels = [collections.read_piece(str(path), at, count)[1] for at in range(count)]
         assert [label for some in labels if some is not None for label in some] == [1, 2, 3, 4]
@@ -206,6 +208,31 @@ def test_stores_and_files_together(client, tmp_path):
     assert found[0].X.data.shape == (X[:20].nnz,)
     again = parts(client, [str(store.path), *paths[1:]], None, None, 3)
     assert all(np.array_equal(one.X.data, other.X.data) for one, other in zip(found, again, strict=True))
+
+
+def test_columns_that_became_other_features_are_named(client, frames, tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow", reason="the extra [arrow]")
+    pandas, dd = frames
+    monkeypatch.chdir(tmp_path)
+    words = pa.table({"town": ["a", "b", "c", "a"], "label": [0, 1, 0, 1]})
+    first = Store.write(words, "first")
+    Store.write(words.take(pa.array([3, 2, 1, 0])), "second")
+    Store.write(words.take(pa.array([3, 2, 1, 0])), "like", like=first)
+    for partitions in (1, 2):
+        with pytest.raises(ValueError, match=r"its columns are other features than those of .*like=store"):
+            mld.train(["first", "second"], solver="l2svc", partitions=partitions, client=client)
+        model = mld.train(["first", "like"], solver="l2svc", partitions=partitions, client=client)
+        assert model.table == first.table
+    X, y = table()
+    frame = dd.from_pandas(pandas.DataFrame(X, columns=list("abcde")), npartitions=2)
+    model = mld.train(frame, dd.from_pandas(pandas.Series(y), npartitions=2), solver="l2svc", client=client)
+    assert model.feature_names == list("abcde")
+    with pytest.raises(ValueError, match=r"in another order: give X\[model.feature_names\]"):
+        mld.predict(model, frame[list("edcba")])
+    # A partition without rows.
+    model = ml.train(X, y, solver="l1svc", multiclass="ecoc")
+    some = mld.predict(model, dd.from_pandas(pandas.DataFrame(X), npartitions=3).loc[30:]).compute()
+    assert np.array_equal(some, model.predict(X[30:])) and model.predict(X[:0]).shape == (0,)
 
 
 def test_large_stores_stay_on_disk(client, tmp_path, monkeypatch):

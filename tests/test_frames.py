@@ -123,6 +123,17 @@ def test_what_is_missing_is_refused(frame_of):
     assert held(frame_of({"a": [1e308, 1e308], "b": [1e308, 1e308]})).max() == 1e308
 
 
+def test_names_that_stand_twice_are_none(tmp_path):
+    """A model file could not be read with them."""
+    pd = pytest.importorskip("pandas", reason="pandas is missing: pip install pandas")
+    X, y = rows()
+    frame = pd.DataFrame(X[:, :2], columns=["a", "a"])
+    model = ml.train(frame, y)
+    ml.save_model(model, tmp_path / "m")
+    assert model.feature_names is None
+    assert np.array_equal(ml.load_model(tmp_path / "m").predict(frame), model.predict(frame))
+
+
 def test_objects_of_pandas_are_named():
     pd = pytest.importorskip("pandas", reason="pandas is missing: pip install pandas")
     for frame in (pd.DataFrame({"a": [1, "x"], "b": [1, 2]}, dtype=object), pd.DataFrame({"a": ["u", "v"]})):

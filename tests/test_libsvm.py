@@ -3,6 +3,7 @@
 import bz2
 import contextlib
 import gzip
+import importlib
 import io
 import lzma
 import os
@@ -12,6 +13,7 @@ import sys
 import textwrap
 import threading
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from scipy import sparse
 from marginlinear.errors import DataError
 from marginlinear.libsvm import dump_libsvm, libsvm_blocks, load_libsvm, read_libsvm
 from marginlinear.libsvm.parser import Block
-from marginlinear.libsvm.reader import readinto_of
+from marginlinear.libsvm.reader import Frames, readinto_of
 
 GOOD = (b"\xef\xbb\xbf# made by hand\n"
         b"+1 1:0.5 3:-1.25e-3 12345:7\r\n"
@@ -175,6 +177,7 @@ BAD = [
     (b"1\n\xef\xbb\xbf1\n", 2, 1, ["not a number"]),
     (b"# c\r\n\r\n1 1:1\r\n  # d\n1 1:1 x" + b"y" * 100 + b"\r\n", 5, 7, ["'x" + "y" * 38 + "...'"]),
     (b"", 0, 0, ["no rows", "empty"]),
+    (b"\tc# 1:1 2:2\n", 1, 2, ["label 'c' ends at '#', which begins a comment", "a blank before a comment"]),
     (b"# only\n\n  \n#", 0, 0, ["no rows", "comments"]),
     (b"\xef\xbb\xbf", 0, 0, ["no rows"]),
 ]
@@ -235,11 +238,13 @@ def test_n_features():
 
 
 def test_text_labels():
-    got = read_libsvm(io.BytesIO("cat 1:1\nh\u00e9 \n#c\n1,2 1:1#x\n1\n".encode()), text_labels=True)
+    got = read_libsvm(io.BytesIO("cat 1:1\nh\u00e9 #c\n#c\n1,2 1:1#x\n1\n".encode()), text_labels=True)
     assert got.labels.tolist() == ["cat", "h\u00e9", "1,2", "1"]
     assert got.labels.dtype.kind == "U"
     error = outcome(b"cat 1:1\n2:2\n", text_labels=True)
     assert (error.line, error.column, "no label" in error.reason) == (2, 1, True)
+    error = outcome(b"1# 1:1\n", text_labels=True)
+    assert (error.line, error.column, "ends at '#'" in error.reason) == (1, 1, True)
     error = outcome(b"c\0 1:1\n", text_labels=True)
     assert (error.line, error.column, "control character" in error.reason) == (1, 1, True)
     for block_size in (1, 100):
@@ -361,8 +366,17 @@ def test_source_kinds(tmp_path):
         read_libsvm(tmp_path)
 
 
-@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+def zstd():
+    """The module that packs zstd data."""
+    try:
+        return importlib.import_module("compression.zstd")
+    except ImportError:
+        return pytest.importorskip("zstandard", reason="zstandard is missing: pip install zstandard")
+
+
+@pytest.mark.parametrize("module", [gzip, bz2, lzma, zstd])
 def test_compressed(module, tmp_path):
+    module = zstd() if module is zstd else module
     text = random_text(np.random.default_rng(3), 400)
     whole = read_libsvm(io.BytesIO(text))
     path = tmp_path / "name says nothing"
@@ -380,6 +394,26 @@ def test_compressed(module, tmp_path):
     path.write_bytes(module.compress(b""))
     with pytest.raises(DataError, match="no rows"):
         read_libsvm(path)
+
+
+def test_frames_that_are_cut_short():
+    """Of zlib's, whose objects are as those of the package zstandard."""
+    texts = b"1 1:1\n" * 200, b"", b"2 1:0.5\n"
+    frames = [*map(zlib.compress, texts)]
+    whole = b"".join(frames)
+    ends = np.cumsum([0, *map(len, frames)]).tolist()
+    for cut in range(len(whole) + 1):
+        found = io.BufferedReader(Frames(zlib.decompressobj, io.BytesIO(whole[:cut])), 64)
+        if cut in ends:
+            assert found.read() == b"".join(texts[:ends.index(cut)])
+        else:
+            with pytest.raises(EOFError, match="within a frame"):
+                found.read()
+
+
+def test_frames_of_zstd_may_be_there_to_be_skipped():
+    frame, skipped = zstd().compress(b"1 1:1\n"), b"\x50\x2a\x4d\x18\x04\0\0\0abcd"
+    assert read_libsvm(io.BytesIO(skipped + frame + skipped + frame)).labels.tolist() == [1, 1]
 
 
 def test_zstd_says_what_is_missing():

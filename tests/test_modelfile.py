@@ -716,6 +716,7 @@ HOSTILE_KERNELS = {
     "probA twice": (b"rho 0.25", b"rho 0.25\nprobA -1 2\nprobB 0", 7, 7, "probA has 2 values in place of 1"),
     "probB nan": (b"rho 0.25", b"rho 0.25\nprobA -1\nprobB nan", 8, 7, "'nan': give a finite number"),
     "probA of ours": (b"svm_type c_svc", b"svm_type marginlinear\nprobA -1\nprobB 0", 2, 1, "probA does not go with"),
+    "marks of classes": (b"rho 0.25", b"rho 0.25\nprob_density_marks 1", 7, 1, "prob_density_marks does not go with"),
     "coefficient nan": (b"-0.25 2:3", b"nan 2:3", 11, 1, "'nan' is not a finite number"),
     "coefficient text": (b"-0.25 2:3", b"-0.25x 2:3", 11, 1, "'-0.25x' is not a finite number"),
     "no coefficient": (b"-0.25 2:3", b"2:3", 11, 1, "'2:3' is not a finite number"),
@@ -732,6 +733,19 @@ HOSTILE_KERNELS = {
     "listed labels": (b"label 1 -1", b'classes ["a", "b"]', 0, 0, "the file ends after its last row"),
     "own type": (b"c_svc", b"marginlinear", 0, 0, "the file ends after its last row"),
 }
+
+
+def test_marks_of_one_class_are_read_over(tmp_path):
+    """svm-train -s 2 -b 1 of LIBSVM 3.3 writes them."""
+    marks = " ".join(f"{0.1 * at:.17g}" for at in range(10)).encode()
+    text = SMALL.replace(b"c_svc", b"one_class").replace(b"label 1 -1\nnr_sv 1 2\n", b"")
+    for line in (b"", b"prob_density_marks " + marks + b"\n"):
+        (tmp_path / "m").write_bytes(text.replace(b"total_sv", line + b"total_sv"))
+        found = load_model(tmp_path / "m")
+        assert found.classes.tolist() == [-1, 1] and found.intercept.tolist() == [-0.25]
+    (tmp_path / "m").write_bytes((tmp_path / "m").read_bytes().replace(b"_marks 0", b"_marks nan"))
+    with pytest.raises(DataError, match="prob_density_marks is 'nan': give a finite number"):
+        load_model(tmp_path / "m")
 
 
 @pytest.mark.parametrize("case", HOSTILE_KERNELS)

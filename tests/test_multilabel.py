@@ -450,6 +450,7 @@ def test_what_the_first_label_tells(text, how, labels):
     (b"a,b\n", {}, 1, 1, ["CSV"]), (b"a,b 1:1\na,\xff\n", {}, 2, 1, ["UTF-8"]),
     (b"a,b 1:1\n 1:1\n\xff\n", {}, 3, 1, ["UTF-8"]),
     (b"1,2 1:1\n1,inf 1:1\n", {}, 2, 3, ["not finite"]), (b"1,9007199254740993 1:1\n", {}, 1, 3, ["2^53"]),
+    (b"a,b 1:1\nb,a# 1:1\n", {}, 2, 3, ["label 'a' ends at '#'"]),
     (b"1,2 1:1\n1;2 1:1\n", {}, 2, 1, ["'1;2' is not a number"]),
     (b"1,2 1:1\n", {"multilabel": False}, 1, 1, ["here each row is to have one"]),
     (b"a\n", {"text_labels": False}, 1, 1, ["not a number"]), (b"the words of a letter\n", {}, 1, 5, ["index:value"])])

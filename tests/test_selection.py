@@ -326,6 +326,20 @@ def test_files_of_groups_and_folds(words, text, message, tmp_path, monkeypatch, 
     assert re.search(message, capsys.readouterr().err)
 
 
+def test_a_byte_order_mark_is_no_group(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    ml.dump_libsvm(X3, y3, "d")
+    for words, text in (("-v 3 --groups", "ant\n"), ("--fold-file", "1\n"), ("-v 3 --weights", "1\n")):
+        lines = [text] * 30 + [text.replace("1", "2").replace("ant", "bee")] * 30 + [text.replace("ant", "cat")] * 30
+        told = []
+        for mark in ("", "\ufeff"):
+            Path("f").write_text(mark + "".join(lines), encoding="utf-8")
+            assert command.main(["-s", "l2svc", *words.split(), "f", "--json", "d"]) == 0
+            told.append(json.loads(capsys.readouterr().out)["selection"])
+        assert told[0]["groups"] == told[1]["groups"]
+        assert told[0]["points"][0]["fold_scores"] == told[1]["points"][0]["fold_scores"]
+
+
 # ---- grids
 
 

@@ -205,11 +205,50 @@ def test_damaged_columns(folder, change, words):
     ("a;label\n1;2\n", "no column 'label' .* one cell with ';' in it, a;label; write it with commas, as python -c "),
     ("a\tlabel\n1\t2\n", r"one cell with '\\t' in it, .*; give the file a name that ends in .tsv"),
     ("a,label\n1e39,1\n2,2\n", "1e\\+39 is too large for float32"),
+    ("a,label\n1,2\n1,9223372036854775809\n2,9223372036854775810\n",
+     r":3:2: column 'label': '9223372036854775809' is not below 2\^53, .*; to read labels as text, say --text-labels"),
+    ("a,label\n1,1.5\n1,9007199254740993\n2,9007199254740992\n", ":3:2: column 'label': '9007199254740993' is not"),
 ])
 def test_what_is_refused(folder, capsys, text, words):
     (folder / "d.csv").write_text(text)
     assert train_main(["--float32", "-q", "d.csv", "m"]) == 1
     assert re.search(words, capsys.readouterr().err)
+
+
+def test_large_labels_are_kept_or_refused(folder):
+    texts = ["-9223372036854775808", "9223372036854775806", "9223372036854775807"]
+    (folder / "d.csv").write_text("\n".join(["a,label", *(f"1,{text}" for text in texts)]) + "\n")
+    assert table_rows("d.csv", "label").labels.tolist() == [*map(int, texts)]
+    (folder / "d.csv").write_text("a,label\n1,18446744073709551617\n2,1\n")
+    assert table_rows("d.csv", "label", text_labels=True).labels.tolist() == ["18446744073709551617", "1"]
+    with pytest.raises(DataError, match="not all labels are 64-bit integers; mend it"):
+        table_rows("d.csv", "label", text_labels=False)
+
+
+def test_many_columns_are_looked_up_at_once(folder):
+    compared = 0
+
+    class Name(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    names = [f"gene{at}" for at in range(500)]
+    (folder / "d.csv").write_text(f"{','.join(names)},label\n{'1,' * 500}2\n")
+    assert len(table_rows("d.csv", "label", like=TableRule("label", tuple(map(Name, names)))).indices) == 500
+    assert compared < 10 * len(names)
+
+
+def test_bools_may_be_words(folder, capsys):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"b": [True, False, True, False], "label": [1, 2, 1, 2]}), "d.parquet")
+    assert trained("--categories", "b", path="d.parquet").feature_names == ["b=true", "b=false"]
+    assert predict_main(["d.parquet", "m", "out"]) == 0 and capsys.readouterr().out == "Accuracy = 100% (4/4)\n"
 
 
 def test_commands_refuse(folder, capsys):

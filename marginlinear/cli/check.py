@@ -81,7 +81,7 @@ def work(line: CommandLine) -> int:
         report = check(path, max_errors=most, progress=progress_of(f"reading {path}", status), **given)
     text = json.dumps(report.to_dict(), allow_nan=False) if as_json else "\n".join(lines_of(report))
     with replacing("-") as stream:
-        stream.write(f"{text}\n".encode())
+        stream.write(f"{text}\n".encode(errors="backslashreplace"))
     return DONE if report.ok else FAILURE
 
 

@@ -46,9 +46,7 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
     """
     progress = progress_of(f"reading {path}", status)
     if is_store(path):
-        from marginlinear.store import Store
-
-        return Store(path)
+        return store_for(path, model, options)
     if not is_table(path):
         from marginlinear.libsvm import read_libsvm
 
@@ -84,6 +82,21 @@ def read_data(path: str, status: StatusLine, *, narrow: bool = False, categories
 
 def is_store(path: str) -> bool:
     return os.path.isfile(os.path.join(path, "meta.json"))
+
+
+def store_for(path: str, model: Model | None, options: Mapping[str, Any]) -> Store:
+    """The Store of a path, of which the model can predict all that is there."""
+    from marginlinear.store import Store
+
+    found = Store(path)
+    if model is not None:
+        require_one_label(path, options)
+        require_numbers(path, None, found.y, model)
+        try:
+            model.require_table(found.table)
+        except ValueError as error:
+            raise Failure(f"{path}: {error}") from None
+    return found
 
 
 def is_parquet(path: str) -> bool:
@@ -159,14 +172,16 @@ def rule_for(path: str, model: Model | None, like: str | None) -> TableRule:
 
 def require_one_label(path: str, options: Mapping[str, Any]) -> None:
     if options.get("multilabel"):
-        raise Failure(f"{path}: a table has one label a row, and the model is multi-label: give LIBSVM's text")
+        what = "store" if is_store(path) else "table"
+        raise Failure(f"{path}: a {what} has one label a row, and the model is multi-label: give LIBSVM's text")
 
 
-def require_numbers(path: str, label: str, labels: Any, model: Model | None) -> None:
-    """DataError for words where a regression is to be measured."""
+def require_numbers(path: str, label: str | None, labels: Any, model: Model | None) -> None:
+    """DataError for words where a regression is to be measured; label: the column that they are of, None of a store."""
     if model is not None and model.classes is None and labels is not None and labels.dtype.kind == "U":
-        raise DataError(path, 0, 0, f"column {label!r} holds words, and the model is a regression: name a column of "
-                        "numbers by --label")
+        raise DataError(path, 0, 0, "its labels are words, and the model is a regression: give a store of numbers"
+                        if label is None else f"column {label!r} holds words, and the model is a regression: name a "
+                        "column of numbers by --label")
 
 
 def label_for(label: str | None, rule: TableRule | None) -> str:
@@ -215,7 +230,7 @@ def read_blocks(path: str, what: str, status: StatusLine, *, model: Model | None
     training set had for them is missing."""
     progress = progress_of(what, status)
     if is_store(path):
-        yield from read_data(path, status).parts()
+        yield from store_for(path, model, options).parts()
         return
     if not is_table(path):
         from marginlinear.libsvm import libsvm_blocks

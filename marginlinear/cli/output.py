@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import signal
@@ -55,6 +56,9 @@ def run(program: str, work: Callable[[Sequence[str]], int], argv: Sequence[str] 
     """
     if argv is None:
         _open_closed_streams()
+        # Messages show what their encoding lacks as those on stderr do; data are written as bytes.
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
         os._exit(_status(program, work, sys.argv[1:]))
     return _status(program, work, argv)
 

@@ -121,6 +121,8 @@ def _lines_of(path: str, what: str) -> Cells:
     """The lines of a file."""
     with opening(f"open {what} file", path), open(path, "rb") as stream:
         lines = stream.readlines()
+    # A byte order mark is part of no value.
+    lines[:1] = [line.removeprefix(b"\xef\xbb\xbf") for line in lines[:1]]
     return Cells(path, what, ((at, len(line) - len(line.lstrip()) + 1 if line.strip() else 1, line.strip())
                               for at, line in enumerate(lines, 1)))
 

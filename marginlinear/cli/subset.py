@@ -140,7 +140,8 @@ class Work:
             from marginlinear.data.label_sets import label_sets_of
             from marginlinear.modelfile.text import label_text
 
-            sets, codes = label_sets_of([one for part in labels for one in part.tolist()]).patterns()
+            # Sets: tuples of one length might be the rows of a table.
+            sets, codes = label_sets_of([set(one) for part in labels for one in part.tolist()]).patterns()
             # The rarest one of a row, -1 where it has none.
             return begins, np.array([*map(label_text, sets.classes.tolist()), "none"])[sets.rarest(codes)]
         return begins, np.concatenate(labels)

@@ -353,7 +353,9 @@ class Training:
         # A regression without this parameter has a bias of its own.
         given = self.params.get(params.BIAS.name, -1.0) > 0 or self.params.get(params.FREE_BIAS.name)
         tried = {params.BIAS.name, params.FREE_BIAS.name} & {*(self.grid or ())}
-        if self.method.regression and params.FREE_BIAS in self.method.params and not (given or tried):
+        # Words as targets are the fit's to refuse.
+        if (self.method.regression and params.FREE_BIAS in self.method.params and not (given or tried)
+                and data.labels.dtype.kind != "U"):
             self.report.notes += advising.of_targets(data.labels, option)
 
     @property

@@ -40,6 +40,7 @@ from marginlinear.data.arrays import (
     shape_of,
 )
 from marginlinear.data.checks import require_unmasked, row_weights
+from marginlinear.data.columns import one_rule, rule_of
 from marginlinear.data.labels import labels_of, targets_of
 from marginlinear.data.scaling import MAXABS, RANGE, UNIT, Scaling, extremes, maxabs, table
 from marginlinear.errors import DataError, PartitionWarning, renumber_rows
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from distributed import Client, Worker
 
     from marginlinear._typing import AnyArray, FloatArray, IntArray
+    from marginlinear.data.columns import TableRule
 
 # Total variation distance of a partition's classes from the whole's, from which on rows are shuffled.
 SORTED = 0.1
@@ -78,11 +80,13 @@ class Chunk(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Checked rows of a partition: X as `held` has it, or a Store; labels, or targets; instance weights, above 0."""
+    """Checked rows of a partition: X as `held` has it, or a Store; labels, or targets; instance weights, above 0; how
+    columns became the features, of frames and stores."""
 
     X: Any
     y: AnyArray
     weights: FloatArray
+    table: TableRule | None = None
 
 
 class Room(NamedTuple):
@@ -115,6 +119,8 @@ class Description(NamedTuple):
     rows, columns : int
     labels, counts, weights : arrays
         The labels, ascending, their rows, and the sums of these rows' weights; of targets as of one label, 1.
+    table : TableRule or None
+        As of the Part.
     """
 
     rows: int
@@ -122,6 +128,7 @@ class Description(NamedTuple):
     labels: AnyArray
     counts: IntArray
     weights: AnyArray
+    table: TableRule | None
 
 
 # On the driver: from collections to partitions, without their rows.
@@ -388,12 +395,13 @@ def read_piece(path: str, at: int, count: int) -> tuple[Any, AnyArray | None]:
         with open(path, "rb") as file:
             lo, hi = (line_at(file, size * end // count) for end in (at, at + 1))
             file.seek(lo)
-            text = io.BytesIO(file.read(hi - lo))
-        if not any(line.lstrip(b" \t\r")[:1] not in (b"", b"\n", b"#") for line in text):
+            text = file.read(hi - lo)
+        # A byte order mark is no row.
+        lines = io.BytesIO(text if lo else text.removeprefix(b"\xef\xbb\xbf"))
+        if not any(line.lstrip(b" \t\r")[:1] not in (b"", b"\n", b"#") for line in lines):
             return None, None
-        text.seek(0)
         try:
-            rows = read_libsvm(text, text_labels=False, multilabel=False, threads=1)
+            rows = read_libsvm(io.BytesIO(text), text_labels=False, multilabel=False, threads=1)
         except DataError as error:
             line = error.line and error.line + lines_before(path, lo)
             raise DataError(path, line, error.column, error.reason) from None
@@ -434,7 +442,7 @@ def checked(name: str, X: Any, y: Any, weights: Any, regression: bool) -> Part:
             if X is None:
                 return Part(None, np.empty(0), np.empty(0))
         require_unmasked(X, y)
-        frame = X if is_frame(X) else None
+        frame, rule = X if is_frame(X) else None, rule_of(X)
         X, y = X if is_stored(X) else held(X, finite=False), (targets_of if regression else labels_of)(y)
         m = shape_of(X)[0]
         if len(y) != m:
@@ -451,7 +459,7 @@ def checked(name: str, X: Any, y: Any, weights: Any, regression: bool) -> Part:
                 as_rows(X, -1.0)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
-    return Part(X, y, weights)
+    return Part(X, y, weights, rule)
 
 
 def together(parts: Sequence[Part], names: Sequence[str] | None = None) -> Part:
@@ -468,7 +476,7 @@ def together(parts: Sequence[Part], names: Sequence[str] | None = None) -> Part:
             raise ValueError(f"{name} takes more than {IN_MEMORY:.0%} of its worker's memory, and is to be a partition "
                              "of its own: give partitions = 'chunks'")
     return Part(stacked([part.X for part in parts], names), joined_labels([part.y for part in parts], names),
-                np.concatenate([part.weights for part in parts]))
+                np.concatenate([part.weights for part in parts]), one_rule([part.table for part in parts], names))
 
 
 def stacked(blocks: Sequence[Any], names: Sequence[str]) -> Any:
@@ -519,7 +527,7 @@ def described(part: Part, regression: bool = False) -> Description:
     labels, places = np.unique(np.ones(len(part.y)) if regression else part.y, return_inverse=True)
     columns = 0 if part.X is None else shape_of(part.X)[1]
     return Description(len(part.y), columns, labels, np.bincount(places, minlength=len(labels)),
-                       np.bincount(places, part.weights, minlength=len(labels)))
+                       np.bincount(places, part.weights, minlength=len(labels)), part.table)
 
 
 def number_of_rows(part: Part) -> int:

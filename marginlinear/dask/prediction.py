@@ -86,6 +86,8 @@ def mapped(X: Any, function: Callable[[Any, Any], Any], model: Model, dtype: np.
     if model.multilabel:
         raise ValueError("the model is multi-label, its predictions are a table: give it the rows of each part itself")
     shared = delayed(model)
+    if hasattr(X, "columns"):
+        model.require_columns(list(X.columns))
     if hasattr(X, "map_partitions"):
         if columns is None and function is labels_of_block:
             return X.map_partitions(series_of_block, model, meta=(None, dtype))

@@ -19,6 +19,7 @@ from marginlinear.dask.communicator import Cluster, drop, require_worker
 from marginlinear.dask.folds import Cuts, folds_of
 from marginlinear.dask.journal import Journal
 from marginlinear.data.checks import class_factors, labels_with
+from marginlinear.data.columns import one_rule
 from marginlinear.data.labels import require_words
 from marginlinear.errors import ConvergenceWarning
 from marginlinear.model import Model, RegressionModel, among
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from marginlinear.algorithms.partitions.fit import Whole
     from marginlinear.calibration import Calibration
     from marginlinear.dask.folds import Fold
+    from marginlinear.data.columns import TableRule
     from marginlinear.data.scaling import Scaling
     from marginlinear.fitting import Fitted
     from marginlinear.registry import Method
@@ -306,6 +308,7 @@ class DaskFit:
     partitions: list[Future[Any]]
     communicator: Cluster
     scaling: Scaling | None
+    table: TableRule | None
     best: Model | None
 
     def __init__(self, client: Client, method: Method, values: dict[str, Any], run_values: dict[str, Any],
@@ -333,6 +336,7 @@ class DaskFit:
         parts, descriptions = [parts[at] for at in there], [descriptions[at] for at in there]
         if not parts:
             raise ValueError("X has no rows, or sample_weight is zero for all of them")
+        self.table = one_rule([one.table for one in descriptions], [f"partition {number}" for number in there])
         labels = collections.labels_of_all(descriptions)
         if not regression:
             require_words(labels.tolist())
@@ -412,7 +416,8 @@ class DaskFit:
         if scaling is not None and scaling.linear:
             weights, bias = scaling.folded(np.asarray(fitted.weights), fitted.bias)
             fitted, scaling = fitted._replace(weights=weights, bias=bias), None
-        model = (RegressionModel if self.labels is None else Model)(**fitted._asdict(), scaling=scaling)
+        kind = RegressionModel if self.labels is None else Model
+        model = kind(**fitted._asdict(), scaling=scaling, table=self.table)
         if np.any(lowered):
             model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
         return model

@@ -31,15 +31,15 @@ def class_factors(class_weight: Any, classes: AnyArray, sizes: FloatArray) -> Fl
         balanced: FloatArray = sizes.sum() / (len(classes) * sizes)
         return balanced
     factors = np.ones(len(classes))
+    places = {label: place for place, label in enumerate(classes.tolist())}
     for label, factor in check_class_weight(class_weight).items():
         number = isinstance(factor, (int, float, np.integer, np.floating)) and not isinstance(factor, bool)
         if not (number and np.isfinite(factor) and factor > 0):
             raise ValueError(f"class_weight[{label!r}] = {factor!r} is not allowed: give a number in (0, inf)")
-        # Label by label: NumPy would compare a tuple with all of them.
-        at = [place for place, known in enumerate(classes.tolist()) if known == label]
-        if not at:
+        if label in places:
+            factors[places[label]] = factor
+        else:
             warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
-        factors[at] = factor
     return factors
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Unknown: TypeAlias = dict[str, tuple[int, str]]
 # Cells of a block, and bytes of text that are read at once.
 CELLS, TEXT = 1 << 18, 1 << 18
-EMPTY = "the cell is empty"
+EMPTY, MEND = "the cell is empty", "mend it, or leave the row out"
 # Whole numbers below it are int64 and float64 alike.
 EXACT = 1 << 53
 COUNT, NARROW = 1 << 31, 1 << 16
@@ -99,6 +99,10 @@ class TableRule(NamedTuple):
         words = {"onehot": [list(pair) for pair in self.onehot]} if self.hashed is None else {"hash": self.hashed}
         return {"features": list(self.features), "label": self.label, **words}
 
+    def same_features(self, other: TableRule) -> bool:
+        """Whether columns become the same features; the column of the labels may have another name."""
+        return self._replace(label=None) == other._replace(label=None)
+
     @property
     def numeric(self) -> list[str]:
         """The columns of numbers."""
@@ -130,7 +134,21 @@ def rule_of(X: Any) -> TableRule | None:
     if not is_frame(X):
         return getattr(X, "table", None)
     names = column_names(X)
-    return TableRule(None, tuple(names)) if all(type(name) is str for name in names) else None
+    named = all(type(name) is str for name in names) and len(set(names)) == len(names)
+    return TableRule(None, tuple(names)) if named else None
+
+
+def one_rule(rules: Sequence[TableRule | None], names: Sequence[str]) -> TableRule | None:
+    """The rule of rows of several places, where all have one; ValueError where two have other features."""
+    found = None
+    for rule, name in zip(rules, names, strict=True):
+        if rule is None:
+            return None
+        found = found or (rule, name)
+        if not rule.same_features(found[0]):
+            raise ValueError(f"{name}: its columns are other features than those of {found[1]}: give frames of the "
+                             "same columns, and stores of one rule, as Store.write(source, path, like=store) makes")
+    return found and found[0]
 
 
 def csr_of(numbers: RealArray, words: Int32Array, n_features: int) -> CSR:
@@ -385,9 +403,16 @@ class TextTable:
         if found is None or not np.isfinite(found).all():
             at = next(at for at, text in enumerate(texts) if finite(text) is None)
             what = "is not a number, as labels are to be here" if found is None else "stands among numbers"
-            raise self._fault(lines[at], self.label, f"{as_written(texts[at])} {what}", "mend it, or leave the row out")
-        whole = found.dtype.kind == "f" and (found == np.trunc(found)).all() and (np.abs(found) < EXACT).all()
-        return found.astype(np.int64) if whole else found
+            raise self._fault(lines[at], self.label, f"{as_written(texts[at])} {what}", MEND)
+        if found.dtype.kind == "i":
+            return found
+        large = np.flatnonzero(np.abs(found) >= EXACT)
+        if len(large):
+            at = int(large[0])
+            raise self._fault(lines[at], self.label, f"{as_written(texts[at])} is not below 2^53, where float64 begins "
+                              "to skip whole numbers, and not all labels are 64-bit integers", MEND if text_labels is
+                              False else "to read labels as text, say --text-labels (text_labels=True)")
+        return found.astype(np.int64) if (found == np.trunc(found)).all() else found
 
     def _fault(self, line: int, column: str, what: str, fix: str) -> DataError:
         return DataError(self.path, line, self.places[column] + 1, f"column {as_written(column)}: {what}", fix)
@@ -407,15 +432,17 @@ class TextTable:
             raise no_labels(self.path, cells, self.label)
         header = checked_header(self.path, cells, (*self.categories, *self.left_out))
         named = (self.label, *self.categories, *self.left_out)
-        twice = next((name for name in named if named.count(name) > 1), None)
+        # A file of genes has tens of thousands of columns: they are looked up in sets.
+        known, taken, words = set(header), set(named), set(self.categories)
+        twice = next((name for name in named if named.count(name) > 1), None) if len(taken) < len(named) else None
         if twice is not None:
             raise DataError(self.path, 1, 1, f"{as_written(twice)} is named twice: a column is that of the labels, a "
                             "category, or left out")
         if self.like is None:
-            self.numeric = [name for name in header if name not in named]
-            self.words = {name: {} for name in header if name in self.categories}
+            self.numeric = [name for name in header if name not in taken]
+            self.words = {name: {} for name in header if name in words}
         for name in (*self.numeric, *self.words):
-            if name not in header:
+            if name not in known:
                 raise missing(self.path, header, name, ", which the training set has")
             if name == self.label:
                 raise DataError(self.path, 1, 1, f"column {as_written(name)} is a feature in the training set: name "
@@ -564,8 +591,9 @@ def checked_header(path: str, cells: Sequence[str], names: Sequence[str], fix: s
     if twice is not None:
         again = header.index(twice, header.index(twice) + 1)
         raise DataError(path, 1, again + 1, f"two columns are called {as_written(twice)}: rename one")
+    known = set(header)
     for name in names:
-        if name not in header:
+        if name not in known:
             raise missing(path, header, name, fix=fix)
     return header
 

@@ -29,6 +29,7 @@ cdef enum:
     LABEL_INFINITE
     LABEL_LARGE
     LABEL_CONTROL
+    LABEL_COMMENT
     QUERY
     FEATURE_BAD
     INDEX_MISSING
@@ -61,6 +62,8 @@ REASONS = {
     LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read "
                  "labels as text, say --text-labels (text_labels=True)",
     LABEL_CONTROL: "label {token} holds a control character",
+    LABEL_COMMENT: "label {token} ends at '#', which begins a comment; write a blank before a comment, and another "
+                   "sign in a label",
     QUERY: "{token}: ranking data with qid are not supported; remove the field",
     FEATURE_BAD: "{token} is not of the form index:value",
     INDEX_MISSING: "{token} has no index; no blank may stand before the colon",
@@ -309,6 +312,8 @@ cdef int read_word(Block b, text_t* at, unsigned char* names) noexcept nogil:
         return LABEL_EMPTY
     if begins_feature(start):
         return LABEL_MISSING
+    if end[0] == c'#':
+        return LABEL_COMMENT
     if b.guessed and parse_double(start, at, &number) == PARSED and at[0] == end:
         at[0] = start
         return LABEL_NUMBER

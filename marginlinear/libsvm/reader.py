@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -35,6 +36,8 @@ ReadInto: TypeAlias = Callable[[memoryview], "int | None"]
 Progress: TypeAlias = Callable[[int, "int | None", int], object]
 # Text and arrays of a block stay in the second-level cache; Python's share of the work is below 1 %.
 BLOCK_SIZE = 1 << 18
+# Packed bytes that are unpacked at once: of zstd, whose blocks of 128 KB take 4 bytes or more, 16 MB come out at most.
+PACKED_SIZE = 1 << 9
 LARGEST_INDEX = 2**31 - 1
 N_FEATURES = Param("n_features", int, None, "number of columns", f"[1, {LARGEST_INDEX}]")
 FLOATS = "float64", "float32"
@@ -57,7 +60,11 @@ class LibsvmData(CSR):
     n_features : int
     largest : (str, int, int)
         Where the largest index stands: the file, line and column as of a DataError.
+    table : TableRule or None
+        Of rows that were columns of a table: how these became the features.
     """
+
+    table: Any = None
 
     def __init__(self, data: RealArray | None, indices: IntArray, indptr: IntArray, labels: AnyArray | Any,
                  n_features: int, largest: tuple[str, int, int], equal: FloatArray | None = None) -> None:
@@ -654,11 +661,12 @@ def decompressed(path: str, head: bytes, readinto: ReadInto) -> tuple[ReadInto, 
         import lzma
 
         opener, errors = lzma.open, (EOFError, lzma.LZMAError)
-    elif head[:4] == b"\x28\xb5\x2f\xfd":
+    elif head[:4] == b"\x28\xb5\x2f\xfd" or (head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5f):
+        # The second is a frame to be skipped, which may stand before those of data.
         opener, errors = zstd(path)
     else:
         return readinto, head
-    stream = opener(io.BufferedReader(Replayed(head, readinto), BLOCK_SIZE), "rb")
+    stream = opener(io.BufferedReader(Replayed(head, readinto), BLOCK_SIZE))
 
     def decompress(room: memoryview) -> int | None:
         try:
@@ -682,8 +690,40 @@ def zstd(path: str) -> tuple[Callable[..., Any], tuple[type[Exception], ...]]:
         except ImportError:
             raise DataError(path, 0, 0, "zstd data need Python 3.14 or the package zstandard "
                                         "(pip install zstandard)") from None
-        return zstandard.open, (EOFError, zstandard.ZstdError)
+        # zstandard.open takes data that are cut short for a shorter file.
+        return partial(Frames, zstandard.ZstdDecompressor().decompressobj), (EOFError, zstandard.ZstdError)
     return zstd.open, (EOFError, zstd.ZstdError)
+
+
+class Frames(io.RawIOBase):
+    """Compressed frames one after the other, unpacked; EOFError where the source ends within one.
+
+    `make` makes what unpacks a frame, as `zlib.decompressobj` does.
+    """
+
+    def __init__(self, make: Callable[[], Any], source: io.BufferedReader) -> None:
+        self.make, self.source = make, source
+        self.frame: Any = None
+        self.room = memoryview(bytearray(PACKED_SIZE))
+        self.packed = self.unpacked = self.room[:0]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int:
+        while not self.unpacked:
+            packed = self.packed or self.room[:read_some(self.source.readinto, self.room)]
+            if not packed and self.frame is not None:
+                raise EOFError("they end within a frame")
+            if not packed:
+                return 0
+            frame = self.frame or self.make()
+            self.unpacked = memoryview(frame.decompress(packed))
+            self.packed, self.frame = memoryview(frame.unused_data), None if frame.eof else frame
+        n = min(len(room), len(self.unpacked))
+        room[:n] = self.unpacked[:n]
+        self.unpacked = self.unpacked[n:]
+        return n
 
 
 class Replayed(io.RawIOBase):

@@ -16,7 +16,7 @@ Where a calibration is made of sigmoids, before nr_sv stand `probA` and `probB`,
 1/(1 + exp(A f + B)): svm-predict -b 1 serves that. Of a file with a trailer the calibration there is what counts.
 
 A regression is `svm_type epsilon_svr`, with nr_class 2 and neither labels nor nr_sv; so is `one_class`, whose score
-above 0 is that of 1.
+above 0 is that of 1. What svm-train -b 1 adds to these, `probA` or `prob_density_marks`, is not kept.
 
 Such a file holds a column of scores for each pair of classes i < j, positive for the first of them in the order of
 the labels. A support vector of class i has the coefficient for the pair with j in place j - 1 or, where j < i, in
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from marginlinear.modelfile.text import Source
 
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",
-        "codes", "multilabel", "scaling", "probA", "probB", "nr_sv")
-SIGMOIDS = "probA", "probB"
+        "codes", "multilabel", "scaling", "probA", "probB", "prob_density_marks", "nr_sv")
+SIGMOIDS, MARKS = ("probA", "probB"), "prob_density_marks"
 PAIRS, OWN = "c_svc", "marginlinear"
 REGRESSION, ONE_CLASS = ("epsilon_svr", "nu_svr"), "one_class"
 FOREIGN = (PAIRS, "nu_svc", *REGRESSION, ONE_CLASS)
@@ -174,6 +174,11 @@ class KernelBody(Body):
                 raise source.damaged(f"{key} does not go with svm_type {self.kind}", 1, fields.lines[key])
             a, b = (fields.several(key, NUMBER, float, "a finite number", pairs) for key in SIGMOIDS)
             self.calibration = Calibration(PAIRWISE, tuple(0.0 - v for v in a), tuple(0.0 - v for v in b))
+        if MARKS in fields:
+            if self.kind != ONE_CLASS:
+                raise source.damaged(f"{MARKS} does not go with svm_type {self.kind}", 1, fields.lines[MARKS])
+            # What svm-train -b 1 adds, by which it makes a probability of a score: no label depends on it.
+            fields.several(MARKS, NUMBER, float, "a finite number")
         columns = len(self.rho) if self.kind == OWN else k - 1
         self.coefficients, self.support = read_support(source, total, columns, self.kernel.kind == "precomputed")
 

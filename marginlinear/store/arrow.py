@@ -122,8 +122,8 @@ def rule_like(like: TableRule, table: Columns, label: str) -> tuple[list[str], R
         rule = OneHot(len(numeric), like.words(), whole=False)
     table.require([*numeric, *rule.columns])
     for column in rule.columns:
-        # A column of whole numbers may have been stated to be one of words, as it is of any file of text.
-        if table.kinds[column] == NUMBERS and pa.types.is_integer(table.type_of(column)):
+        # A column of whole numbers or bools may have been stated to be one of words, as it is of any file of text.
+        if table.kinds[column] == NUMBERS and not pa.types.is_floating(table.type_of(column)):
             table.kinds[column] = WORDS
     for wanted, columns in ((NUMBERS, numeric), (WORDS, rule.columns)):
         for column in columns:

@@ -269,9 +269,11 @@ class Store(Summary):
         """LibsvmData of all rows, verified."""
         for chunk in range(len(self.verified)):
             self.verify(chunk)
-        return LibsvmData(self._part("values", 0, self.nnz), self._part("indices", 0, self.nnz),
-                          self._part("indptr", 0, self.m + 1), self._part("labels", 0, self.m), self.n_features,
-                          (self.path, 0, 0))
+        found = LibsvmData(self._part("values", 0, self.nnz), self._part("indices", 0, self.nnz),
+                           self._part("indptr", 0, self.m + 1), self._part("labels", 0, self.m), self.n_features,
+                           (self.path, 0, 0))
+        found.table = self.table
+        return found
 
     def X_blocks(self) -> Iterator[tuple[Any, AnyArray]]:
         """Yield (csr_array, labels) of some rows at a time, in their order."""
