@@ -749,6 +749,7 @@ def estimator_margins(estimator: Any, X: MatrixLike, y: Any, normalise: bool = T
     estimator, X = _last_step(estimator, X)
     model = getattr(estimator, "model_", estimator)  # what an estimator of marginlinear.sklearn holds
     if isinstance(model, Model):
+        model.require_features(X)
         places, _, margins = evaluate(model, X, y, threads)
         _require_known(places, y)
         norm = margin_norm(model, threads) if normalise else None

@@ -577,6 +577,9 @@ def test_a_huge_index_is_shown_in_its_place(folder):
     ("train --nonsense", "2>&-", 2, ""),
     ("train --log /dev/full d new", "", 1, "margin-train: can't write log file /dev/full: No space left .*\n"),
     ("train -v 2 --log /dev/full d", "", 1, "margin-train: can't use log file /dev/full: No space left .*\n"),
+    ("subset d 2 /dev/full", "", 1, "margin-subset: can't write /dev/full: No space left .*\n"),
+    ("subset d 2 /dev/null /dev/full", "", 1, "margin-subset: can't write /dev/null or /dev/full: No space left .*\n"),
+    ("train -q --checkpoint /dev/full d m2", "", 0, "(WARNING: the checkpoint cannot be written, .*\n)+"),
 ])
 def test_closed_and_full_streams(folder, line, redirections, status, err):
     """What is made is whole whatever streams are closed; results that cannot be shown are a failure."""

@@ -157,6 +157,15 @@ def test_fits_of_the_search_go_on_from_the_last_one():
     assert search.n_iter_path_.sum() < 0.8 * cold
 
 
+def test_a_search_takes_every_estimator():
+    """Also those without warm_start, whose n_iter_ is an array, and parameters of a kernel that is their own."""
+    X, y = problem(2)
+    for estimator, grid in ((ours.LinearSVC(), "C=0.1,1"), (ours.LogisticRegression(), "C=0.1,1"),
+                            (ours.SVMClassifier(kernel="rbf"), {"C": [1.0], "gamma": [0.01, 0.1]})):
+        search = ours.LinearMarginCV(estimator, grid=grid, cv=2).fit(X, y)
+        assert search.scores_.shape == (2, 2) and search.best_score_ > 0.5
+
+
 def test_groups_own_folds_and_weights():
     X, y = problem(2, m=120)
     groups = np.arange(120) % 6

@@ -196,6 +196,15 @@ def test_liblinearutil():
             ours.train([1] * 40, x, options)
 
 
+def test_labels_that_it_is_measured_by():
+    X = rows_about(2.0)
+    y = np.where(np.arange(len(X)) % 4, 1, -1)
+    assert ml.cross_validate(X, y, solver="oneclass", folds=3).score > 0.3
+    for wrong in (y + 1, np.where(y > 0, "in", "out")):
+        with pytest.raises(ValueError, match="oneclass predicts 1 and -1: give these as the labels"):
+            ml.search(X, wrong, solver="oneclass", grid="nu=0.1,0.5", folds=3)
+
+
 def test_starts_scaling_and_labels_that_do_not_matter():
     X, nu, _ = problem(1)
     model = ml.train(X, solver="oneclass", nu=nu, tol=1e-8)

@@ -104,6 +104,16 @@ def test_weights_are_repeated_rows():
     assert np.allclose(ours, theirs)
 
 
+def test_the_rows_of_a_picture_are_those_of_the_model():
+    pd = pytest.importorskip("pandas", reason="pandas is missing: pip install pandas")
+    X, y = data(2)
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+    model = ml.train(frame, y)
+    for rows in (frame[frame.columns[::-1]], X[:, 1:]):
+        with pytest.raises(ValueError, match=r"another order|features, the model"):
+            MarginDistributionDisplay.from_estimator(model, rows, y)
+
+
 def test_from_predictions_is_from_estimator():
     for k in (2, 3):
         X, y = data(k)

@@ -80,7 +80,7 @@ def work(line: CommandLine) -> int:
             made = f"{made};\n".encode()
     except ModuleNotFoundError as error:
         raise Failure(str(error)) from None
-    with replacing(output) as stream:
+    with opening("write", output), replacing(output) as stream:
         stream.write(made)
     return DONE
 

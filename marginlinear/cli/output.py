@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from contextlib import contextmanager, suppress
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -59,6 +60,8 @@ def run(program: str, work: Callable[[Sequence[str]], int], argv: Sequence[str] 
         # Messages show what their encoding lacks as those on stderr do; data are written as bytes.
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
+        # Where a warning comes from is for who calls from Python.
+        warnings.showwarning = lambda message, *_, **__: warn(message)
         os._exit(_status(program, work, sys.argv[1:]))
     return _status(program, work, argv)
 

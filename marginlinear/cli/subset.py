@@ -103,12 +103,12 @@ class Work:
             begins, strata = (self._rows_of_table if self.table else self._rows_of_text)(status)
             kept = self._chosen(strata)
             status.wipe()
-            with ExitStack() as stack:
-                files = [None if path is None else stack.enter_context(replacing(path))
-                         for path in (self.rest, self.subset)]
-                self._copy(begins.tolist(), kept.tolist(), files)
-                if self._state() != before:
-                    raise DataError(self.path, 0, 0, "the file was changed while it was read: read it again")
+        with opening("write", " or ".join(filter(None, (self.subset, self.rest)))), ExitStack() as stack:
+            files = [None if path is None else stack.enter_context(replacing(path))
+                     for path in (self.rest, self.subset)]
+            self._copy(begins.tolist(), kept.tolist(), files)
+            if self._state() != before:
+                raise DataError(self.path, 0, 0, "the file was changed while it was read: read it again")
         if not self.quiet:
             (tell if self.subset == "-" else print)(f"{kept.sum():,} of {len(kept):,} rows{self._told(strata, kept)}")
 

@@ -690,6 +690,9 @@ def _prepared(X: Any, y: Any, solver: str | int | None, folds: Integer | ArrayLi
         require_label_sets(method, params)
         y = label_sets_of(y)
     data = Folds(X, y, folds, seed, sample_weight, class_weight, square, method, groups=groups)
+    if method.one_class and not set(data.classes.tolist()) <= {-1, 1}:
+        raise ValueError(f"y has the label {next(label for label in data.classes.tolist() if label not in (-1, 1))!r}: "
+                         f"{method.name} predicts 1 and -1: give these as the labels that it is measured by")
     k = 0 if data.classes is None else len(data.classes)
     if asked and not probability and calibration.of_scores(method, values, k, k) is None:
         raise ValueError(f"metric = {asked[0]!r} asks for probabilities, and the scores of {method.name} are none: "

@@ -45,6 +45,8 @@ class Parts:
         None: that of another object, which is gone.
     path : str or None
         The store. It is opened for each errand: maps of files that are held count as memory.
+    before : str or None
+        That of the call before.
     m : int
     weights : float64 array of shape (m,) or None
     memory : int, str or None
@@ -55,6 +57,7 @@ class Parts:
     def __init__(self, folder: PathLike | None, memory: int | str | None) -> None:
         self.memory, self.m, self.own = memory, 0, folder is None
         self.path: str | None = None
+        self.before: str | None = None
         self.weights: FloatArray | None = None
         if folder is None:
             self.folder = tempfile.mkdtemp(prefix="marginlinear-")
@@ -66,6 +69,11 @@ class Parts:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "folder": None if self.own else self.folder}
 
+    @property
+    def lost(self) -> bool:
+        """Whether the rows so far are not there any more."""
+        return self.folder is None or not (self.path is None or os.path.isdir(self.path))
+
     def with_rows(self, X: Any, y: Any, weights: Any) -> tuple[Store, Any]:
         """(Store of the rows so far and these, the weights of all or None)"""
         m = self.m + len(y)
@@ -74,7 +82,8 @@ class Parts:
             # The pager lets go of what was read.
             pager = paged(Store(self.path), self.memory)
             before = ((part, part.labels) for part in pager.store.parts())
-        path = os.path.join(str(self.folder), f"rows-{m}.store")
+        # A name of its own: what a crash or another copy of this object left stays as it is.
+        path = os.path.join(str(self.folder), f"rows-{m}-{os.urandom(4).hex()}.store")
         found = Store.write(chain(before, [(X, y)]), path, n_features=X.shape[1])
         if weights is None and self.weights is None:
             return found, None
@@ -83,10 +92,12 @@ class Parts:
         return found, np.concatenate([old, new])
 
     def take(self, store: Store, weights: Any) -> None:
-        """Keep these in place of those before."""
-        if self.path is not None:
-            shutil.rmtree(self.path)
-        self.path, self.m, self.weights = store.path, store.m, weights
+        """Keep these in place of those before, which in a folder that was named stay until the next ones: a pickle that
+        was made before this call goes on from them."""
+        gone = self.path if self.own else self.before
+        if gone is not None:
+            shutil.rmtree(gone, ignore_errors=True)
+        self.path, self.before, self.m, self.weights = store.path, self.path, store.m, weights
 
 
 def extended(state: State, k: int, new: int) -> State:
@@ -141,7 +152,7 @@ class LearnsInParts(Before):
         """
         parts: Parts | None = vars(self).get("_parts")
         first = parts is None
-        if parts is not None and parts.folder is None:
+        if parts is not None and parts.lost:
             raise ValueError(LOST)
         X, y = validate_data(self, checked(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=first,
                              y_numeric=not is_classifier(self))

@@ -21,6 +21,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from marginlinear import params as P
 from marginlinear.data.arrays import checked
 from marginlinear.selection import grid as G
 from marginlinear.sklearn.base import MarginEstimator, available_if, keep
@@ -107,7 +108,9 @@ class LinearMarginCV(MetaEstimatorMixin, BaseEstimator):  # pyright: ignore[repo
         own = estimator.get_params(deep=False)
         if strange := [name for name in grid if name not in own]:
             raise ValueError(f"grid: {strange[0]!r} is not a parameter of {type(estimator).__name__}")
-        points = G.points_of(grid, method, {})
+        # What depends on a kernel is of use beside the estimator's own.
+        fixed = {P.KERNEL.name: kernel} if (kernel := own.get(P.KERNEL.name)) and P.KERNEL.name not in grid else {}
+        points = G.points_of(grid, method, fixed)
         chains = G.chains_of(points, G.chain_axis(grid, method))
         scorer = check_scoring(estimator, scoring=self.scoring)
         weighted = sample_weight is not None and "sample_weight" in inspect.signature(
@@ -116,7 +119,9 @@ class LinearMarginCV(MetaEstimatorMixin, BaseEstimator):  # pyright: ignore[repo
 
         def work(train: Any, test: Any, chain: list[int]) -> list[tuple[float, int]]:
             """(score, sweeps) of the points of a chain, in its order."""
-            machine = clone(estimator).set_params(warm_start=True)
+            machine = clone(estimator)
+            if "warm_start" in own:
+                machine.set_params(warm_start=True)
             rows, labels = _safe_split(estimator, X, y, train)
             held_out, truth = _safe_split(estimator, X, y, test, train)
             weights = None if sample_weight is None else sample_weight[train]
@@ -124,7 +129,7 @@ class LinearMarginCV(MetaEstimatorMixin, BaseEstimator):  # pyright: ignore[repo
             done = []
             for p in chain:
                 machine.set_params(**points[p]).fit(rows, labels, sample_weight=weights)
-                done.append((scorer(machine, held_out, truth, **given), machine.n_iter_))
+                done.append((scorer(machine, held_out, truth, **given), int(np.max(machine.n_iter_))))
             return done
 
         jobs = [(fold, chain) for fold in range(len(folds)) for chain in chains]
