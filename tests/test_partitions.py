@@ -55,6 +55,10 @@ def even(m, count):
     return [m * at // count for at in range(count + 1)]
 
 
+def sizes_of(codes, k=0, weights=None):
+    return tuple(np.bincount(codes, weights, k).tolist())
+
+
 def fitted(name, X, codes, cuts, weights=None, communicator=None, **params):
     """Solution over the partitions that are cut at `cuts`."""
     method = registry.get(name)
@@ -63,7 +67,7 @@ def fitted(name, X, codes, cuts, weights=None, communicator=None, **params):
     bias = free_bias_of(bias) if values.get("free_bias") else bias
     partitions = cut(X, codes, cuts, bias, weights)
     k = int(codes.max()) + 1
-    whole = partitioned.Whole(X.shape[1], k, partitions[0].whole, bias, len(partitions))
+    whole = partitioned.Whole(X.shape[1], k, sizes_of(codes, k, weights), bias, len(partitions))
     how = None if method.joint or k == 2 else values["multiclass"]
     own = {p.name: values[p.name] for p in method.params}
     return partitioned.fit(method, whole, own, Run(**{**run, "shared": False}), how,
@@ -94,6 +98,35 @@ def test_columns_are_those_of_one_machine(how):
     model = ml.train(X, y, solver="l2svc", multiclass=how, tol=1e-8, bias=-1)
     np.testing.assert_allclose(solution.weights, model.weights, rtol=1e-3, atol=1e-4)
     assert solution.info.status == "converged" and len(solution.info.history) == model.weights.shape[1]
+
+
+@pytest.mark.parametrize(("name", "params"), [("odm", {"lambda_": 10.0}), ("ldm", {}), ("l1svc", {})])
+def test_pairs_are_divided_by_the_weight_of_their_own_rows(name, params):
+    X, y = table(k=3)
+    weights = np.linspace(0.5, 2.0, len(y))
+    model = ml.train(X, y, solver=name, multiclass="ovo", tol=1e-6, bias=-1, sample_weight=weights, **params)
+    for count in 1, 2, 4:
+        solution = fitted(name, X, y, even(len(y), count), weights, multiclass="ovo", tol=1e-6, **params)
+        assert solution.info.status == "converged"
+        assert solution.info.objective == pytest.approx(model.info.objective, rel=6e-6)
+
+
+def test_a_pair_of_which_a_partition_has_no_row_is_told():
+    X, y = table(k=3)
+    cuts = even(len(y), 4)
+    y[:cuts[1]] = 1
+    assert fitted("l1lr", X, y, cuts, multiclass="ovo").info.status == "converged"
+    with pytest.raises(ValueError, match=r"partition 0 has no row of two of the classes.*give fewer partitions"):
+        fitted("l2svc", X, y, cuts, multiclass="ovo")
+
+
+@pytest.mark.parametrize("name", ["l1svc", "l2svc", "rmm"])
+@pytest.mark.parametrize("most", [3, 8])
+def test_a_cap_before_there_is_a_bound(name, most):
+    X, y = text()
+    solution = fitted(name, X, y, even(len(y), 8), C=10, tol=1e-6, max_iter=most)
+    assert solution.info.status in ("max_iter", "converged")
+    assert solution.info.bound <= solution.info.objective * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", ["l1svc", "l2svc"])
@@ -165,7 +198,7 @@ def test_the_dual_never_falls(name):
         signs = None if method.joint else np.array([-1, 1], np.int8)
         recipe = Recipe(method.joint, method.terms, values, signs, 0, 1)
         places = Places(InProcess(partitions), recipe, 4, Run(**{**run, "shared": False}))
-        problem = partitioned.Whole(X.shape[1], int(y.max()) + 1, float(len(y)), -1.0, 4).stand_in(
+        problem = partitioned.Whole(X.shape[1], int(y.max()) + 1, sizes_of(y), -1.0, 4).stand_in(
             3 if method.joint else 2)
         cost, loss = method.terms(problem, values)
         make = places.joint_engine if method.joint else places.margin_engine

@@ -263,3 +263,13 @@ def test_bits_of_sections_do_not_depend_on_threads(monkeypatch):
     assert len({model.weights.tobytes() for model in models}) == 1
     assert models[0].info.objective == pytest.approx(plain.info.objective, rel=2e-3)
     assert models[0].weights.tobytes() != plain.weights.tobytes()
+
+
+@pytest.mark.parametrize(("scale", "norm", "C"), [(1e-2, 1.0, 1e-3), (1e-3, 1.5, 1e-3), (1e-5, 1.5, 1.0)])
+def test_moves_within_rounding(scale, norm, C):
+    """The copies of the weights do not change where duals do."""
+    rng = np.random.default_rng(0)
+    X = scale * rng.normal(size=(20000, 20))
+    y = (X @ rng.normal(size=(20, 2))).argmax(axis=1)
+    one, four = (ml.train(X, y, solver="lpmcsvm", norm=norm, C=C, threads=threads).info for threads in (1, 4))
+    assert four.converged and four.objective == pytest.approx(one.objective, rel=2e-3)

@@ -163,7 +163,8 @@ def test_columns_over_partitions_are_those_of_one_machine(how):
     weights = np.linspace(0.5, 2.0, 600)
     parts = [Partition(held(X[lo:hi]), y[lo:hi].astype(np.int32), 3, weights[lo:hi], np.ones(hi - lo),
                        float(weights.sum()), bias, number) for number, (lo, hi) in enumerate(itertools.pairwise(cuts))]
-    solution = partitioned.fit(method, partitioned.Whole(X.shape[1], 3, parts[0].whole, bias, 4),
+    sizes = tuple(np.bincount(y, weights).tolist())
+    solution = partitioned.fit(method, partitioned.Whole(X.shape[1], 3, sizes, bias, 4),
                                {p.name: values[p.name] for p in method.params}, Run(**{**run, "shared": False}), how,
                                InProcess(parts))
     model = ml.train(X, y, solver="l1lr", C=5.0, tol=1e-6, multiclass=how, sample_weight=weights)

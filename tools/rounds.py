@@ -68,7 +68,8 @@ def over_partitions(X, y, options, tol, count):
         Partition(held(X[lo:hi]), codes[lo:hi], k, np.ones(hi - lo), np.ones(hi - lo), float(m), bias, number)
         for number, (lo, hi) in enumerate(pairwise(cuts))])
     how = None if method.joint or k == 2 else values["multiclass"]
-    solution = partitioned.fit(method, partitioned.Whole(X.shape[1], k, float(m), bias, count),
+    sizes = tuple(np.bincount(codes).tolist())
+    solution = partitioned.fit(method, partitioned.Whole(X.shape[1], k, sizes, bias, count),
                                {p.name: values[p.name] for p in method.params}, Run(**{**run, "shared": False}), how,
                                communicator)
     info, signs = solution.info, {"newton": "*", "collected": "+" * solution.state["collections"]}

@@ -119,8 +119,8 @@ class Accelerator:
             if n > 1:
                 ratio = min(1.0, engine.gap / before) if before > 0 else 0.0
                 self.rho = min(0.9, max(0.02, (self.rho + ratio) / 2))
-            # engine.gap was summed before the updates: this is what is left after them.
-            e = engine.gap * ratio
+            # engine.gap was summed before the updates: this is what is left after them. Rounding may leave less than 0.
+            e = max(0.0, engine.gap * ratio)
             ended = budget.exhausted(engine.n_iter)
             if n < self.min_sweeps and not ended:
                 continue

@@ -107,12 +107,12 @@ def folds_of(cluster: Cluster, partitions: Sequence[Future[Any]], whole: Whole, 
                          "partitions; give more rows of it, or fewer partitions or folds")
     for fold in range(cuts.folds):
         there = [at for at, (counts, _) in enumerate(sizes) if counts.sum() > counts[fold].sum()]
-        size = float(weights.sum() - weights[fold])
+        left = whole._replace(sizes=tuple((weights.sum(axis=0) - weights[fold]).tolist()))
         rows = [int(sizes[at][0].sum() - sizes[at][0][fold].sum()) for at in there]
-        inside = [cluster.client.submit(without, partitions[at], cuts, fold, number, size, pure=False, retries=RETRIES)
-                  for number, at in enumerate(there)]
+        inside = [cluster.client.submit(without, partitions[at], cuts, fold, number, left.size, pure=False,
+                                        retries=RETRIES) for number, at in enumerate(there)]
         try:
-            found = fitted(inside, whole._replace(size=size, count=len(inside)), rows, fold)
+            found = fitted(inside, left._replace(count=len(inside)), rows, fold)
         finally:
             drop(cluster.client, inside)
         told = zip(*asked(scored, cuts, fold, model(found)), strict=True)
@@ -123,15 +123,15 @@ def folds_of(cluster: Cluster, partitions: Sequence[Future[Any]], whole: Whole, 
 
 
 def sizes_of(partition: Partition, cuts: Cuts) -> tuple[AnyArray, FloatArray]:
-    """(rows of each fold and class, sums of the weights of each fold): the last are those of no fold."""
+    """(rows of each fold and class, sums of their weights): the last are those of no fold."""
     if is_stored(partition.X):
         raise ValueError(f"folds are of rows in memory, {partition.X.path} takes more than a worker has for it: give "
                          "workers more memory, or smaller stores")
     found = cuts.of(partition)
     counts = np.zeros((cuts.folds + 1, partition.n_classes), dtype=np.int64)
     np.add.at(counts, (found, partition.y), 1)
-    weights = np.zeros(cuts.folds + 1)
-    np.add.at(weights, found, partition.instance)
+    weights = np.zeros(counts.shape)
+    np.add.at(weights, (found, partition.y), partition.instance)
     return counts, weights
 
 

@@ -363,7 +363,7 @@ class DaskFit:
         self.counts = sum(np.bincount(np.searchsorted(labels, one.labels), one.counts, len(labels))
                           for one in descriptions)
         self.classes, n_classes = (None, 2) if regression else (labels, len(labels))
-        self.whole = partitioned.Whole(self.width, n_classes, size, self.bias, len(parts))
+        self.whole = partitioned.Whole(self.width, n_classes, tuple(weights.tolist()), self.bias, len(parts))
 
     def header(self) -> dict[str, Any]:
         """What a journal knows the fit by."""

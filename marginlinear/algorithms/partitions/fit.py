@@ -33,8 +33,8 @@ class Whole(NamedTuple):
     Attributes
     ----------
     n_features, n_classes : int
-    size : float
-        Sum of the instance weights.
+    sizes : tuple of float
+        Sums of the instance weights of each class, ascending; of targets of all rows.
     bias : float
     count : int
         Partitions.
@@ -42,9 +42,20 @@ class Whole(NamedTuple):
 
     n_features: int
     n_classes: int
-    size: float
+    sizes: tuple[float, ...]
     bias: float
     count: int  # type: ignore[assignment]  # a field, not tuple.count
+
+    @property
+    def size(self) -> float:
+        """Sum of the instance weights."""
+        return float(np.sum(self.sizes))
+
+    def of_column(self, signs: Int8Array | None) -> Whole:
+        """That of the rows that a column of signs is of: those of two classes, or all."""
+        if signs is None or signs.all():
+            return self
+        return self._replace(sizes=tuple(size for size, sign in zip(self.sizes, signs, strict=True) if sign))
 
     def stand_in(self, n_classes: int) -> Problem:
         """A Problem of one empty row, in place of all."""
@@ -81,13 +92,14 @@ def fit(method: Method, whole: Whole, params: Parameters, run: Run, how: str | N
         Of the communicator; its `weights` are those that the fit had then, or None.
     """
     def column(signs: Int8Array | None, n_classes: int, run: Run, communicator: Communicator) -> Solution:
-        recipe = Recipe(method.joint, method.terms, params, signs, run.seed, run.threads)
+        of_column = whole.of_column(signs)
+        recipe = Recipe(method.joint, method.terms, params, signs, run.seed, run.threads, of_column.size)
         communicator.forget()
         places = Places(communicator, recipe, whole.count, run)
         try:
             # Sums that overflow are met by the descent.
             with np.errstate(over="ignore", invalid="ignore"):
-                solution = method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
+                solution = method.fit(of_column.stand_in(n_classes), params, run._replace(places=places))
         except TimeoutError as error:
             error.weights = places.weights  # type: ignore[attr-defined]  # for who catches it
             raise

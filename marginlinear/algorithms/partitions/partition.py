@@ -74,6 +74,8 @@ class Recipe(NamedTuple):
     signs : int8 array of shape (k,) or None
         Of a binary method with several classes: those of one column, data/codes.py.
     seed, threads : int
+    size : float or None
+        Sum of the instance weights of the column's rows in all partitions; None: of all rows.
     """
 
     joint: bool
@@ -82,6 +84,7 @@ class Recipe(NamedTuple):
     signs: Int8Array | None
     seed: int
     threads: int
+    size: float | None = None
 
     def visit(self, partition: Partition, state: State | None, about: About) -> Visit:
         return Visit(partition, self, state, about)
@@ -182,8 +185,8 @@ class Partition:
             self._rows = as_rows(X, self.bias)
         return self._rows
 
-    def problem(self, signs: Int8Array | None) -> Problem:
-        """Problem of the rows, or of one column's classes."""
+    def problem(self, signs: Int8Array | None, size: float | None = None) -> Problem:
+        """Problem of the rows, or of one column's classes, whose rows in all partitions have this size."""
         if signs is None:
             return Problem(self.rows, self.y, self.n_classes, self.instance, self.factor, self.whole, self.targets)
         if signs.all():
@@ -197,7 +200,7 @@ class Partition:
             chosen = self._chosen = signs.tobytes(), which, self.rows.select(which)
         _, which, rows = chosen
         return Problem(rows, (signs[self.y[which]] > 0).astype(np.int32), 2, self.instance[which], self.factor[which],
-                       self.whole)
+                       self.whole if size is None else size)
 
     def held(self, recipe: Any, made: Callable[[Partition, Any], Any]) -> Any:
         """made(self, recipe), which is kept until there is another recipe."""
@@ -232,7 +235,10 @@ class Visit:
 
     def __init__(self, partition: Partition, recipe: Recipe, state: State | None, about: About) -> None:
         self.recipe, self.about, self.number, self.features = recipe, about, partition.number, partition.features
-        self.problem = partition.problem(recipe.signs)
+        self.problem = partition.problem(recipe.signs, recipe.size)
+        if not self.problem.rows.m:
+            raise ValueError(f"partition {self.number} has no row of two of the classes, and multiclass = 'ovo' needs "
+                             "some of each pair in all: give fewer partitions, or multiclass = 'ovr'")
         assert recipe.terms is not None
         cost, keywords = recipe.terms(self.problem, recipe.params)
         # Rows are visited in an order of their own each time, and everywhere.
@@ -389,7 +395,7 @@ class Visit:
         return (self._newton(g).slopes(W, direction, v, mean, lengths),)
 
     def active(self, W: FloatArray) -> tuple[Collected]:
-        engine, duals = self.engine, self.kept["kept"]
+        engine, duals = self.engine, self._duals("kept")
         which = active(engine, np.asarray(engine.tables)[0], W, duals)
         self.kept["active"] = which
         targets = self.problem.targets
@@ -399,7 +405,7 @@ class Visit:
 
     def take(self, duals: dict[int, FloatArray]) -> None:
         mine = np.asarray(self.engine.duals)
-        mine[:] = self.kept["kept"]
+        mine[:] = self._duals("kept")
         mine[self.kept.pop("active")] = duals[self.number]
         for array in self.engine.resting():
             array[:] = 0

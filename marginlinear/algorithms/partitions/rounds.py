@@ -158,8 +158,9 @@ class Rounds:
 
     def _part(self, found: Proposal, theta: float, extra: float, beside: float) -> float:
         """t"""
-        own = theta * found.each + extra * found.each_along
-        if found.whole <= beside * own:
+        # Moves within rounding leave pulls along b, and none of the copies of W.
+        own = max(0.0, theta * found.each + extra * found.each_along)
+        if found.whole <= beside * own or not found.moved:
             return 1.0
         exchanged = (found.moved - found.whole) / beside
         return min(1.0, (found.gain + (own + found.curvature + exchanged) / 2)
