@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import marginlinear
-
-PACKAGE = Path(marginlinear.__file__).parent
+# What is installed has no compiled sources.
+PACKAGE = Path(__file__).parents[1] / "marginlinear"
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 # `from a import b, c`, `from a cimport (b, c)`, `import a`, `cimport a`: at any depth.
 IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+(marginlinear[\w.]*)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n#]*)|"
